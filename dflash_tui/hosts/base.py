@@ -1,0 +1,143 @@
+"""What a host can do. Everything above this room speaks to hosts through `Host` and catches `HostError`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+
+class HostError(Exception):
+    """A host could not do what was asked; the message is one sentence that names the host and the path or command."""
+
+
+class HostUnreachable(HostError):
+    """No connection, or it broke. Worth trying again."""
+
+
+class HostKeyUnknown(HostError):
+    """The host's key is not in known_hosts (or differs). Never worth trying again without the user."""
+
+
+class FileMissing(HostError):
+    """The path does not exist on the host."""
+
+
+class PermissionRefused(HostError):
+    """The host refuses access to the path."""
+
+
+class CommandFailed(HostError):
+    """A command ended with a status other than 0. `status` is its exit status, `stderr` its last lines."""
+
+    def __init__(self, message: str, status: int, stderr: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.stderr = stderr
+
+
+class ReadShort(HostError):
+    """Fewer bytes came than the range holds: the file shrank, or the stream was cut by the far side."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A finished command. `stdout` is bytes, `stderr` decoded (replacement characters for what is not UTF-8)."""
+
+    status: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        return self.stdout.decode("utf-8", "replace")
+
+
+@dataclass(frozen=True)
+class Stat:
+    """`size` in bytes; `mtime` POSIX seconds (whole seconds where the host tells no more); `links` hard links."""
+
+    kind: Literal["file", "folder", "link", "other"]
+    size: int
+    mtime: float
+    inode: int
+    links: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A name in a folder. `stat` is of the entry itself (a link is not followed); `target` is the link's text."""
+
+    name: str
+    stat: Stat
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Space:
+    """Free for this user at a path: bytes and inodes (None where the filesystem has no fixed number)."""
+
+    bytes: int
+    inodes: int | None
+
+
+class Process(Protocol):
+    """A running command with byte streams. Leaving its context kills it if it still runs and always reaps it."""
+
+    async def read(self, limit: int = 1 << 20) -> bytes:
+        """Up to `limit` bytes of stdout as soon as some are there; b"" at the end. Raises HostUnreachable."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to stdin and wait until the buffer has room. Raises HostUnreachable."""
+        ...
+
+    async def close_stdin(self) -> None: ...
+
+    async def wait(self) -> Completed:
+        """The exit status (128 + signal when killed) and stderr's tail; stdout is empty here. Raises HostUnreachable."""
+        ...
+
+
+class Host(Protocol):
+    """A machine, or a container on one. All paths are absolute, in the host's own view. Every method raises HostError
+    and can be cancelled."""
+
+    name: str
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 60.0, check: bool = True
+    ) -> Completed:
+        """Run argv (no shell; sent with `shlex.join`). With `check`, a non-zero status raises CommandFailed."""
+        ...
+
+    def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+        """Start argv with byte streams; see Process."""
+        ...
+
+    async def read(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly the bytes offset … offset+length of a regular file. Raises FileMissing, ReadShort."""
+        ...
+
+    async def stat(self, path: str, *, follow: bool = True) -> Stat:
+        """Raises FileMissing."""
+        ...
+
+    async def list(self, path: str) -> list[Entry]:
+        """A folder's entries, sorted by name. Raises FileMissing."""
+        ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Write a small file atomically: temporary name in the same folder, then rename. The folder must exist."""
+        ...
+
+    async def make_folder(self, path: str, *, exclusive: bool = False) -> None:
+        """Create a folder with its parents; with `exclusive`, the last one must not exist (HostError if it does)."""
+        ...
+
+    async def free_space(self, path: str) -> Space:
+        """Free space at `path` or its nearest existing parent."""
+        ...
+
+    async def close(self) -> None: ...

@@ -1,0 +1,50 @@
+"""Facts: what was seen, where, and when. Caveats are computed from these and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a fact was read: a host's name, an absolute path, and the key or line in it ("" = the whole file)."""
+
+    host: str
+    path: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.host}:{self.path}" if self.host else self.path
+        return f"{place} [{self.where}]" if self.where else place
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One observed value. `value` is plain JSON data; `read_at` is ISO 8601 UTC of the workstation's clock.
+
+    Kinds (the vocabulary that caveats know; a kind that nobody knows is kept and ignored):
+
+    ``eval.block_size``           int, tokens in a block as evaluated (anchor included)
+    ``eval.anchors``              {policy, per_prompt}: how anchors were chosen
+    ``train.block_size``          int, from the trainer's arguments, its log or the checkpoint's own args
+    ``train.live``                {step, total, line, line_number, at}: the newest logged step at plan time
+    ``train.newest_saved``        int, step of the newest complete checkpoint at plan time
+    ``checkpoint.step``           int
+    ``checkpoint.file``           {size, mtime, inode, links}: mtime is ISO 8601 UTC
+    ``weights.audit``             records.checkpoint.Audit as JSON
+    ``prompts.asked``             list of prompt ids, in file order
+    ``prompts.present``           list of prompt ids that have hidden states
+    ``cache.files``               {prompt id: mtime ISO}: hidden-state files
+    ``cache.identity``            the cache's recorded key (dict), or null when it records none
+    ``target.identity``           {name, config_sha256, ...} of the evaluation's target
+    ``link.method``               "hardlink" | "reflink" | "copy" | "symlink"
+    ``baselines.configured``      list of names
+    ``baselines.found``           list of names
+    ``host.jump_only``            list of host names
+    """
+
+    kind: str
+    value: Any
+    source: Source
+    read_at: str

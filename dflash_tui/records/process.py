@@ -1,0 +1,43 @@
+"""Detached work on a host: how it is found again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+RunState = Literal["starting", "running", "finished", "failed", "stopped", "lost"]
+
+
+@dataclass(frozen=True)
+class ProcessRecord:
+    """``process.json``. `start_ticks` is field 22 of /proc/<pid>/stat, which with `boot_id` tells a reused pid apart."""
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+    host: str
+    started_at: str
+
+
+@dataclass(frozen=True)
+class ExitRecord:
+    """``exit.json``: written last. `error` is one sentence, None on success; `state` is finished, failed or stopped."""
+
+    state: RunState
+    code: int
+    ended_at: str
+    error: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class ProgressRecord:
+    """A line of ``progress.jsonl``: `phase` is loading, context, drafting, capture or done; `done`/`total` in blocks
+    (prompts when capturing) over everything, `prompt_done`/`prompt_total` for `prompt`."""
+
+    at: str
+    phase: str
+    done: int
+    total: int
+    prompt: str = ""
+    prompt_done: int = 0
+    prompt_total: int = 0
