@@ -1,0 +1,19 @@
+"""What this room raises: one sentence each, fit for `exit.json`."""
+
+from __future__ import annotations
+
+
+class HarnessError(Exception):
+    """Work that cannot go on; the message is one sentence that names the file, what was found and what to do."""
+
+
+class Refused(HarnessError):
+    """A checkpoint, target or drafter that this harness does not evaluate; nothing was measured."""
+
+
+class WrongModel(HarnessError):
+    """The weights on disk are not those that the manifest asks for."""
+
+
+class PromptRefused(HarnessError):
+    """The hidden states of one prompt cannot be used; the others can."""
