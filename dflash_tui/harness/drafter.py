@@ -5,7 +5,8 @@ before the anchor and to the block itself; nothing at or after the anchor is vis
 
 from __future__ import annotations
 
-from typing import Sequence, Tuple, Union
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from dflash_tui.harness.errors import Refused
 from dflash_tui.records.settings import DrafterSettings, LayerMask
 
-KeysValues = Tuple[Tensor, Tensor]
+KeysValues = tuple[Tensor, Tensor]
 """Keys (rotated) and values of the context for one layer, each [key/value heads, T, head_dim]."""
 
 
@@ -56,7 +57,7 @@ class SwiGLU(nn.Module):
         return out
 
 
-def rotations(positions: Tensor, head_dim: int, theta: float) -> Tuple[Tensor, Tensor]:
+def rotations(positions: Tensor, head_dim: int, theta: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines [N, head_dim] of NeoX rotary embedding at absolute positions [N], float32."""
     exponents = torch.arange(0, head_dim, 2, dtype=torch.float32, device=positions.device) / head_dim
     angles = positions.float()[:, None] * (1.0 / theta**exponents)[None, :]
@@ -64,7 +65,7 @@ def rotations(positions: Tensor, head_dim: int, theta: float) -> Tuple[Tensor, T
     return angles.cos(), angles.sin()
 
 
-def rotate(x: Tensor, turn: Tuple[Tensor, Tensor]) -> Tensor:
+def rotate(x: Tensor, turn: tuple[Tensor, Tensor]) -> Tensor:
     """NeoX rotation (halves, not pairs) of [N, heads, head_dim] by `rotations` of the same N positions."""
     cos, sin = (part[:, None, :].to(x.dtype) for part in turn)
     half = x.shape[-1] // 2
@@ -101,7 +102,7 @@ class Attention(nn.Module):
         """Slots [N, D] at positions [N] over C context keys and themselves; mask [N, C + N] is True where visible."""
         queries = self.q_norm(self.q_proj(x).view(-1, self.heads, self.head_dim))
         queries = rotate(queries, rotations(positions, self.head_dim, self.theta)).transpose(0, 1)
-        keys, values = (torch.cat(pair, dim=1) for pair in zip(context, self.keys_values(x, positions)))
+        keys, values = (torch.cat(pair, dim=1) for pair in zip(context, self.keys_values(x, positions), strict=True))
         mixed = F.scaled_dot_product_attention(
             queries[None], keys[None], values[None], attn_mask=mask, enable_gqa=self.heads != self.kv_heads
         )[0]
@@ -174,12 +175,12 @@ class Drafter(nn.Module):
         out: Tensor = self.hidden_norm(self.fc(features.float()))
         return out
 
-    def context_kv(self, context: Tensor) -> Tuple[KeysValues, ...]:
+    def context_kv(self, context: Tensor) -> tuple[KeysValues, ...]:
         """Keys and values of context vectors [T, D] (positions 0 … T−1) for every layer, to be shared by all blocks."""
         positions = torch.arange(context.shape[0], device=context.device)
-        return tuple(layer.self_attn.keys_values(context, positions) for layer in self.layers)
+        return tuple(layer.self_attn.keys_values(context, positions) for layer in self._stack())
 
-    def forward(self, blocks: Tensor, anchors: Tensor, context: Union[Tensor, Sequence[KeysValues]]) -> Tensor:
+    def forward(self, blocks: Tensor, anchors: Tensor, context: Tensor | Sequence[KeysValues]) -> Tensor:
         """Block embeddings [G, B, D] at absolute anchor positions [G] (int64) -> final-normed hidden states [G, B, D].
 
         `context` is what `context` or `context_kv` returned; it must reach position max(anchors) − 1, and what lies at
@@ -194,10 +195,13 @@ class Drafter(nn.Module):
         masks = {k: visible(k, anchors, block, reach, window) for k in sorted(set(self.settings.layer_masks))}
         positions = (anchors[:, None] + torch.arange(block, device=anchors.device)).flatten()
         x = blocks.float().reshape(count * block, hidden) * self.settings.input_embedding_scale
-        for layer, kind, (keys, values) in zip(self.layers, self.settings.layer_masks, shared):
+        for layer, kind, (keys, values) in zip(self._stack(), self.settings.layer_masks, shared, strict=True):
             x = layer(x, positions, (keys[:, :reach], values[:, :reach]), masks[kind])
         out: Tensor = self.norm(x).view(count, block, hidden)
         return out
+
+    def _stack(self) -> list[Layer]:
+        return cast("list[Layer]", list(self.layers))
 
     def logits(self, hidden: Tensor, head: Tensor) -> Tensor:
         """Hidden states […, D] and rows of the head [V', D] -> logits […, V'] with multiplier and soft cap applied."""
