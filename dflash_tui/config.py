@@ -1,0 +1,246 @@
+"""``config.toml``: which training is watched, where evaluation happens, how hosts are reached."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+CONFIG_VERSION = 1
+
+
+class ConfigError(Exception):
+    """A config that can't be used; the sentence names the file, the key, what was found and what was expected."""
+
+
+@dataclass(frozen=True)
+class HostConfig:
+    """How a host is reached: over `ssh` (an alias of ~/.ssh/config, or user@host:port), or as a container whose
+    launcher (`container`, an argv prefix such as ``pct exec 200 --``) runs on the host named `via`. Neither: this
+    machine."""
+
+    name: str
+    ssh: str = ""
+    via: str = ""
+    container: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The watched training: `log` and `checkpoints` (and optionally the trainer's arguments, JSON) on `host`."""
+
+    name: str
+    host: str
+    log: str
+    checkpoints: str
+    arguments: str = ""
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """Where evaluation happens. `root` receives runs/, checkpoints/ and the harness; `block_size` 0 = the drafter's
+    own; `threads` 0 = every core but one."""
+
+    host: str
+    root: str
+    target: str
+    prompts: str
+    hidden_states: str
+    python: str = "python3"
+    block_size: int = 0
+    threads: int = 0
+
+
+@dataclass(frozen=True)
+class BaselineConfig:
+    """A baseline by name: a result file (`file`) on `host` ("" = this workstation)."""
+
+    name: str
+    file: str
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole file. `drafter` holds what raw weights can't tell: `config` (a JSON path on the evaluation host) and
+    single fields by their canonical names."""
+
+    path: str
+    training: TrainingConfig
+    evaluation: EvaluationConfig
+    hosts: Mapping[str, HostConfig]
+    drafter: Mapping[str, Any] = field(default_factory=dict)
+    baselines: tuple[BaselineConfig, ...] = ()
+    theme: str = "harbour"
+
+
+DRAFTER_KEYS = (
+    "config", "block_size", "mask_token_id", "taps", "rope_theta", "rms_norm_eps", "layer_types", "sliding_window",
+    "is_causal", "num_attention_heads", "sample_from_anchor",
+)  # fmt: skip
+
+_TEXT, _NUMBER, _WORDS = str, int, list
+
+_SHAPES: dict[str, dict[str, tuple[type, bool]]] = {
+    "training": {
+        "name": (_TEXT, False),
+        "host": (_TEXT, True),
+        "log": (_TEXT, True),
+        "checkpoints": (_TEXT, True),
+        "arguments": (_TEXT, False),
+    },
+    "evaluation": {
+        "host": (_TEXT, True),
+        "root": (_TEXT, True),
+        "target": (_TEXT, True),
+        "prompts": (_TEXT, True),
+        "hidden_states": (_TEXT, True),
+        "python": (_TEXT, False),
+        "block_size": (_NUMBER, False),
+        "threads": (_NUMBER, False),
+    },
+    "hosts": {"ssh": (_TEXT, False), "via": (_TEXT, False), "container": (_WORDS, False)},
+    "baseline": {"name": (_TEXT, True), "file": (_TEXT, True), "host": (_TEXT, False)},
+    "interface": {"theme": (_TEXT, False)},
+}
+_TOP = ("version", "training", "evaluation", "hosts", "drafter", "baseline", "interface")
+
+
+def load_config(path: Path) -> Config:
+    """Read and check a config file. Raises ConfigError, also when the file is missing."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"{path}: no such file; write one as the README shows, or try everything first with: dflash-tui demo"
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: can't be read ({error})") from error
+    return parse_config(text, str(path))
+
+
+def parse_config(text: str, path: str) -> Config:
+    """A config from its TOML text; `path` is for the sentences of ConfigError."""
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise ConfigError(f"{path}: not TOML: {error}") from error
+    _known(path, "", data, _TOP)
+    version = data.get("version", CONFIG_VERSION)
+    if version != CONFIG_VERSION:
+        raise ConfigError(f"{path}: version: found {version!r}, this dflash-tui knows {CONFIG_VERSION}")
+    training = _table(path, data, "training")
+    evaluation = _table(path, data, "evaluation")
+    hosts = _hosts(path, data.get("hosts", {}))
+    drafter = data.get("drafter", {})
+    if not isinstance(drafter, dict):
+        raise ConfigError(f"{path}: drafter: found {drafter!r}, expected a table")
+    _known(path, "drafter.", drafter, DRAFTER_KEYS)
+    baselines = data.get("baseline", [])
+    if not isinstance(baselines, list):
+        raise ConfigError(f"{path}: baseline: found a single value, expected [[baseline]] tables")
+    config = Config(
+        path=path,
+        training=TrainingConfig(**{"name": _training_name(training), **training}),
+        evaluation=EvaluationConfig(**evaluation),
+        hosts=hosts,
+        drafter=drafter,
+        baselines=tuple(
+            BaselineConfig(**_checked(path, f"baseline[{i}].", item, _SHAPES["baseline"]))
+            for i, item in enumerate(baselines)
+        ),
+        **_checked(path, "interface.", data.get("interface", {}), _SHAPES["interface"]),
+    )
+    _check_hosts(config)
+    return config
+
+
+def _training_name(training: Mapping[str, Any]) -> str:
+    """A training without a name is called after the folder that holds its checkpoints' folder."""
+    parts = [part for part in training["checkpoints"].split("/") if part]
+    return parts[-2] if len(parts) > 1 else (parts or ["training"])[-1]
+
+
+def _hosts(path: str, data: Any) -> dict[str, HostConfig]:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: hosts: found {data!r}, expected tables [hosts.NAME]")
+    hosts = {}
+    for name, item in data.items():
+        values = _checked(path, f"hosts.{name}.", item, _SHAPES["hosts"])
+        values["container"] = tuple(values.get("container", ()))
+        hosts[name] = HostConfig(name=name, **values)
+    return hosts
+
+
+def _check_hosts(config: Config) -> None:
+    for key, name in (
+        ("training.host", config.training.host),
+        ("evaluation.host", config.evaluation.host),
+        *((f"hosts.{host.name}.via", host.via) for host in config.hosts.values() if host.via),
+        *((f"baseline.{item.name}.host", item.host) for item in config.baselines if item.host),
+    ):
+        if name != "local" and name not in config.hosts:
+            known = ", ".join(["local", *config.hosts])
+            raise ConfigError(f"{config.path}: {key}: found {name!r}, which no [hosts.{name}] describes; known: {known}")
+    for host in config.hosts.values():
+        if bool(host.container) != bool(host.via):
+            raise ConfigError(
+                f"{config.path}: hosts.{host.name}: `container` and `via` go together: the launcher's argv, and the "
+                "host it runs on"
+            )
+        _check_chain(config, host)
+    for key in ("log", "checkpoints"):
+        _absolute(config.path, f"training.{key}", getattr(config.training, key))
+    for key in ("root", "target", "prompts", "hidden_states"):
+        _absolute(config.path, f"evaluation.{key}", getattr(config.evaluation, key))
+
+
+def _check_chain(config: Config, host: HostConfig) -> None:
+    seen = {host.name}
+    via = host.via
+    while via and via != "local":
+        if via in seen:
+            raise ConfigError(f"{config.path}: hosts.{host.name}.via: the chain comes back to {via!r}")
+        seen.add(via)
+        via = config.hosts[via].via if via in config.hosts else ""
+
+
+def _absolute(path: str, key: str, value: str) -> None:
+    if not value.startswith("/"):
+        raise ConfigError(f"{path}: {key}: found {value!r}, expected an absolute path on its host")
+
+
+def _table(path: str, data: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if name not in data:
+        raise ConfigError(f"{path}: [{name}] is missing; the README shows a whole config")
+    return _checked(path, f"{name}.", data[name], _SHAPES[name])
+
+
+def _checked(path: str, prefix: str, data: Any, shape: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path}: {prefix.rstrip('.')}: found {data!r}, expected a table")
+    _known(path, prefix, data, tuple(shape))
+    for key, (kind, needed) in shape.items():
+        if key not in data:
+            if needed:
+                raise ConfigError(f"{path}: {prefix}{key} is missing")
+            continue
+        value = data[key]
+        words = kind is list and isinstance(value, list) and all(isinstance(word, str) for word in value)
+        if not words and (kind is list or not isinstance(value, kind) or isinstance(value, bool)):
+            expected = {str: "a string", int: "a whole number", list: "a list of strings"}[kind]
+            raise ConfigError(f"{path}: {prefix}{key}: found {value!r}, expected {expected}")
+        if kind is int and value < 0:
+            raise ConfigError(f"{path}: {prefix}{key}: found {value}, expected 0 or more")
+    return dict(data)
+
+
+def _known(path: str, prefix: str, data: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    for key in data:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{path}: {prefix}{key}: unknown key{hint}")

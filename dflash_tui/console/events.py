@@ -1,0 +1,149 @@
+"""What happened, as jobs tell it: frozen records that `state.fold` turns into the next State."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dflash_tui.records.block import BlockRecord
+from dflash_tui.records.finding import Comparison, Finding
+from dflash_tui.records.process import ProgressRecord, RunState
+from dflash_tui.records.result import Evaluation
+from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.watch.events import CheckpointsListed, HostAnswered, TrainingProgressed, WatchLost, WatchRestored
+
+Level = Literal["info", "warn", "error"]
+
+
+@dataclass(frozen=True)
+class EvaluationAsked:
+    """A job began: it will plan, move what has to move, and evaluate. `label` is what the user asked for."""
+
+    job: str
+    preset: str
+    label: str
+
+
+@dataclass(frozen=True)
+class PlanMade:
+    """What will be done, in words, before it is done. `prompts_present` of `prompts_asked` have hidden states."""
+
+    job: str
+    step: int | None
+    lines: tuple[str, ...]
+    prompts_asked: tuple[str, ...] = ()
+    prompts_present: tuple[str, ...] = ()
+    blocks_per_prompt: int = 0
+
+
+@dataclass(frozen=True)
+class TransferStarted:
+    """`route` names the hops in order: source host, "here", destination host. `total` in bytes."""
+
+    job: str
+    step: int | None
+    name: str
+    route: tuple[str, ...]
+    total: int
+
+
+@dataclass(frozen=True)
+class TransferAdvanced:
+    job: str
+    progress: TransferProgress
+
+
+@dataclass(frozen=True)
+class TransferEnded:
+    """`error` is one sentence, None when the bytes lie verified at `path`; `already_there` when none had to move."""
+
+    job: str
+    path: str = ""
+    sha256: str = ""
+    seconds: float = 0.0
+    already_there: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationStarted:
+    job: str
+    run_id: str
+    run_dir: str
+    host: str
+
+
+@dataclass(frozen=True)
+class EvaluationAdvanced:
+    """What came home since the last event: new blocks, new log lines, the newest progress."""
+
+    job: str
+    run_id: str
+    state: RunState
+    progress: ProgressRecord | None = None
+    blocks: tuple[BlockRecord, ...] = ()
+    log: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class EvaluationEnded:
+    """`error` is one sentence, None when results are there. `existing`: the same request had been answered before."""
+
+    job: str
+    run_id: str
+    state: RunState
+    error: str | None = None
+    existing: bool = False
+
+
+@dataclass(frozen=True)
+class CaptureEnded:
+    job: str
+    captured: tuple[str, ...]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class ResultsChanged:
+    """The result shown, what it stands beside, and what may be believed of both."""
+
+    current: Evaluation | None
+    previous: Evaluation | None
+    comparison: Comparison | None
+    caveats: tuple[Finding, ...]
+    runs: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Noticed:
+    level: Level
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Ticked:
+    """A second passed: ages grow. `now` is POSIX seconds."""
+
+    now: float
+
+
+Event = (
+    TrainingProgressed
+    | CheckpointsListed
+    | WatchLost
+    | WatchRestored
+    | HostAnswered
+    | EvaluationAsked
+    | PlanMade
+    | TransferStarted
+    | TransferAdvanced
+    | TransferEnded
+    | EvaluationStarted
+    | EvaluationAdvanced
+    | EvaluationEnded
+    | CaptureEnded
+    | ResultsChanged
+    | Noticed
+    | Ticked
+)

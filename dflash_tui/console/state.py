@@ -1,0 +1,246 @@
+"""One immutable State, folded from events. Faces read it and never hold the truth."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from dflash_tui.console import events as happened
+from dflash_tui.measure.summary import by_prompt, score
+from dflash_tui.records.block import BlockRecord
+from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.records.finding import Comparison, Finding
+from dflash_tui.records.process import ProgressRecord
+from dflash_tui.records.result import Evaluation, Score
+from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.watch.progress import Progress
+
+LOG_LINES = 500
+NOTICES = 50
+
+Link = Literal["connecting", "live", "lost"]
+JobState = Literal["idle", "planning", "running", "capturing", "done", "failed", "stopped", "lost"]
+
+
+@dataclass(frozen=True)
+class HostLine:
+    """A host's link: round trip in milliseconds and when it last answered (POSIX seconds)."""
+
+    name: str
+    link: Link = "connecting"
+    milliseconds: float | None = None
+    answered_at: float | None = None
+    reason: str = ""
+    retry_in: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingPane:
+    """`newest` is the newest complete checkpoint; `saving` one that is being written now."""
+
+    name: str = ""
+    host: str = ""
+    progress: Progress | None = None
+    log: tuple[str, ...] = ()
+    checkpoints: tuple[SavedCheckpoint, ...] = ()
+
+    @property
+    def newest(self) -> SavedCheckpoint | None:
+        complete = [item for item in self.checkpoints if item.completeness == "complete"]
+        return complete[-1] if complete else None
+
+    @property
+    def saving(self) -> SavedCheckpoint | None:
+        return next((item for item in reversed(self.checkpoints) if item.completeness == "saving"), None)
+
+    @property
+    def steps_behind(self) -> int | None:
+        """Live step minus the newest saved one."""
+        newest = self.newest
+        if newest is None or newest.step is None or self.progress is None or self.progress.step is None:
+            return None
+        return self.progress.step - newest.step
+
+
+@dataclass(frozen=True)
+class TransferPane:
+    job: str = ""
+    state: JobState = "idle"
+    step: int | None = None
+    name: str = ""
+    route: tuple[str, ...] = ()
+    total: int = 0
+    progress: TransferProgress | None = None
+    path: str = ""
+    sha256: str = ""
+    seconds: float = 0.0
+    already_there: bool = False
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class PromptLine:
+    """A prompt of the running evaluation: `total` blocks are asked, `score` is of those drafted so far."""
+
+    id: str
+    present: bool
+    done: int = 0
+    total: int = 0
+    score: Score | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationPane:
+    job: str = ""
+    state: JobState = "idle"
+    preset: str = ""
+    label: str = ""
+    step: int | None = None
+    plan: tuple[str, ...] = ()
+    run_id: str = ""
+    run_dir: str = ""
+    host: str = ""
+    progress: ProgressRecord | None = None
+    prompts: tuple[PromptLine, ...] = ()
+    blocks: tuple[BlockRecord, ...] = ()
+    log: tuple[str, ...] = ()
+    started_at: float | None = None
+    error: str | None = None
+    existing: bool = False
+
+
+@dataclass(frozen=True)
+class ResultsPane:
+    current: Evaluation | None = None
+    previous: Evaluation | None = None
+    comparison: Comparison | None = None
+    caveats: tuple[Finding, ...] = ()
+    runs: tuple[str, ...] = ()
+    pins: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything a face shows. `now` is POSIX seconds of the last tick."""
+
+    training: TrainingPane = TrainingPane()
+    transfer: TransferPane = TransferPane()
+    evaluation: EvaluationPane = EvaluationPane()
+    results: ResultsPane = ResultsPane()
+    hosts: dict[str, HostLine] = field(default_factory=dict)
+    notices: tuple[happened.Noticed, ...] = ()
+    now: float = 0.0
+
+
+def fold(state: State, event: happened.Event) -> State:
+    """The next state. Pure: an event of an older job never changes the pane of a newer one."""
+    match event:
+        case happened.Ticked(now):
+            return replace(state, now=now)
+        case happened.Noticed():
+            return replace(state, notices=(*state.notices, event)[-NOTICES:])
+        case happened.HostAnswered() | happened.WatchLost() | happened.WatchRestored():
+            return _link(state, event)
+        case happened.TrainingProgressed() | happened.CheckpointsListed():
+            return replace(state, training=_training(state.training, event))
+        case happened.TransferStarted() | happened.TransferAdvanced() | happened.TransferEnded():
+            return replace(state, transfer=_transfer(state.transfer, event))
+        case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins):
+            return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins))
+        case _:
+            return replace(state, evaluation=_evaluation(state.evaluation, event, state.now))
+
+
+def _link(
+    state: State, event: happened.HostAnswered | happened.WatchLost | happened.WatchRestored
+) -> State:
+    name = event.host if isinstance(event, happened.HostAnswered) else state.training.host
+    line = state.hosts.get(name, HostLine(name))
+    match event:
+        case happened.HostAnswered():
+            line = replace(
+                line, link="live", milliseconds=event.milliseconds, answered_at=state.now, reason="", retry_in=None
+            )
+        case happened.WatchLost():
+            line = replace(line, link="lost", reason=event.reason, retry_in=event.retry_in)
+        case happened.WatchRestored():
+            line = replace(line, link="live", answered_at=state.now, reason="", retry_in=None)
+    return replace(state, hosts={**state.hosts, name: line})
+
+
+def _training(
+    pane: TrainingPane, event: happened.TrainingProgressed | happened.CheckpointsListed
+) -> TrainingPane:
+    if isinstance(event, happened.CheckpointsListed):
+        return replace(pane, checkpoints=event.checkpoints)
+    return replace(pane, progress=event.progress, log=(*pane.log, *event.new_lines)[-LOG_LINES:])
+
+
+def _transfer(
+    pane: TransferPane, event: happened.TransferStarted | happened.TransferAdvanced | happened.TransferEnded
+) -> TransferPane:
+    match event:
+        case happened.TransferStarted(job, step, name, route, total):
+            return TransferPane(job=job, state="running", step=step, name=name, route=route, total=total)
+        case _ if event.job != pane.job:
+            return pane
+        case happened.TransferAdvanced():
+            return replace(pane, progress=event.progress)
+        case happened.TransferEnded():
+            return replace(
+                pane,
+                state="failed" if event.error else "done",
+                path=event.path,
+                sha256=event.sha256,
+                seconds=event.seconds,
+                already_there=event.already_there,
+                error=event.error,
+            )
+
+
+def _evaluation(pane: EvaluationPane, event: happened.Event, now: float) -> EvaluationPane:
+    match event:
+        case happened.EvaluationAsked(job, preset, label):
+            return EvaluationPane(job=job, state="planning", preset=preset, label=label)
+        case (
+            happened.PlanMade()
+            | happened.EvaluationStarted()
+            | happened.EvaluationAdvanced()
+            | happened.EvaluationEnded()
+            | happened.CaptureEnded()
+        ) if event.job != pane.job:
+            return pane
+        case happened.PlanMade():
+            prompts = tuple(
+                PromptLine(id=prompt, present=prompt in event.prompts_present, total=event.blocks_per_prompt)
+                for prompt in event.prompts_asked
+            )
+            return replace(pane, plan=event.lines, step=event.step, prompts=prompts)
+        case happened.EvaluationStarted():
+            return replace(
+                pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host, started_at=now
+            )
+        case happened.EvaluationAdvanced():
+            blocks = (*pane.blocks, *event.blocks)
+            return replace(
+                pane,
+                progress=event.progress or pane.progress,
+                blocks=blocks,
+                prompts=_scored(pane.prompts, blocks) if event.blocks else pane.prompts,
+                log=(*pane.log, *event.log)[-LOG_LINES:],
+            )
+        case happened.EvaluationEnded(_, run_id, state, error, existing):
+            ended: JobState = "done" if error is None else state if state in ("stopped", "lost") else "failed"
+            return replace(pane, state=ended, run_id=run_id, error=error, existing=existing)
+        case happened.CaptureEnded():
+            return replace(pane, state="failed" if event.error else "done", error=event.error)
+        case _:
+            return pane
+
+
+def _scored(prompts: tuple[PromptLine, ...], blocks: tuple[BlockRecord, ...]) -> tuple[PromptLine, ...]:
+    groups = by_prompt(blocks)
+    return tuple(
+        replace(line, done=len(groups[line.id]), score=score(groups[line.id])) if line.id in groups else line
+        for line in prompts
+    )
