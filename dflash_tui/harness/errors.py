@@ -16,4 +16,12 @@ class WrongModel(HarnessError):
 
 
 class PromptRefused(HarnessError):
-    """The hidden states of one prompt cannot be used; the others can."""
+    """One prompt (or its hidden states) cannot be used; the others can."""
+
+
+class TorchMissing(HarnessError):
+    """This Python has no torch."""
+
+
+class Stopped(BaseException):
+    """SIGTERM arrived. Not an `Exception`: nothing that handles a failed prompt may swallow it."""
