@@ -160,8 +160,8 @@ def parse_config(text: str, path: str) -> Config:
 
 def _training_name(training: Mapping[str, Any]) -> str:
     """A training without a name is called after the folder that holds its checkpoints' folder."""
-    parts = [part for part in training["checkpoints"].split("/") if part]
-    return parts[-2] if len(parts) > 1 else (parts or ["training"])[-1]
+    parts = [part for part in str(training["checkpoints"]).split("/") if part]
+    return parts[-2] if len(parts) > 1 else [*parts, "training"][0]
 
 
 def _hosts(path: str, data: Any) -> dict[str, HostConfig]:
@@ -184,7 +184,9 @@ def _check_hosts(config: Config) -> None:
     ):
         if name != "local" and name not in config.hosts:
             known = ", ".join(["local", *config.hosts])
-            raise ConfigError(f"{config.path}: {key}: found {name!r}, which no [hosts.{name}] describes; known: {known}")
+            raise ConfigError(
+                f"{config.path}: {key}: found {name!r}, which no [hosts.{name}] describes; known: {known}"
+            )
     for host in config.hosts.values():
         if bool(host.container) != bool(host.via):
             raise ConfigError(

@@ -49,6 +49,8 @@ class TransferStarted:
 
 @dataclass(frozen=True)
 class TransferAdvanced:
+    """Bytes moved, or a step of verification began."""
+
     job: str
     progress: TransferProgress
 
@@ -67,6 +69,8 @@ class TransferEnded:
 
 @dataclass(frozen=True)
 class EvaluationStarted:
+    """The run directory exists and the harness runs detached in it."""
+
     job: str
     run_id: str
     run_dir: str
@@ -98,6 +102,8 @@ class EvaluationEnded:
 
 @dataclass(frozen=True)
 class CaptureEnded:
+    """`captured` are the prompts that have hidden states now; `error` is one sentence, None when all went well."""
+
     job: str
     captured: tuple[str, ...]
     error: str | None = None
@@ -117,6 +123,8 @@ class ResultsChanged:
 
 @dataclass(frozen=True)
 class Noticed:
+    """A sentence for the person, outside any panel."""
+
     level: Level
     sentence: str
 

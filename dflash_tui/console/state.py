@@ -36,7 +36,7 @@ class HostLine:
 
 @dataclass(frozen=True)
 class TrainingPane:
-    """`newest` is the newest complete checkpoint; `saving` one that is being written now."""
+    """The watched training: its progress, the last log lines and its checkpoints, oldest first."""
 
     name: str = ""
     host: str = ""
@@ -46,11 +46,13 @@ class TrainingPane:
 
     @property
     def newest(self) -> SavedCheckpoint | None:
+        """The newest complete checkpoint."""
         complete = [item for item in self.checkpoints if item.completeness == "complete"]
         return complete[-1] if complete else None
 
     @property
     def saving(self) -> SavedCheckpoint | None:
+        """The checkpoint that is being written now."""
         return next((item for item in reversed(self.checkpoints) if item.completeness == "saving"), None)
 
     @property
@@ -64,6 +66,8 @@ class TrainingPane:
 
 @dataclass(frozen=True)
 class TransferPane:
+    """The newest transfer. `total` in bytes, `seconds` how long it took."""
+
     job: str = ""
     state: JobState = "idle"
     step: int | None = None
@@ -91,6 +95,8 @@ class PromptLine:
 
 @dataclass(frozen=True)
 class EvaluationPane:
+    """The newest evaluation or capture job. `started_at` is POSIX seconds of the launch as seen here."""
+
     job: str = ""
     state: JobState = "idle"
     preset: str = ""
@@ -111,6 +117,8 @@ class EvaluationPane:
 
 @dataclass(frozen=True)
 class ResultsPane:
+    """What is compared with what, and what may be believed of it."""
+
     current: Evaluation | None = None
     previous: Evaluation | None = None
     comparison: Comparison | None = None
@@ -151,9 +159,7 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, evaluation=_evaluation(state.evaluation, event, state.now))
 
 
-def _link(
-    state: State, event: happened.HostAnswered | happened.WatchLost | happened.WatchRestored
-) -> State:
+def _link(state: State, event: happened.HostAnswered | happened.WatchLost | happened.WatchRestored) -> State:
     name = event.host if isinstance(event, happened.HostAnswered) else state.training.host
     line = state.hosts.get(name, HostLine(name))
     match event:
@@ -168,9 +174,7 @@ def _link(
     return replace(state, hosts={**state.hosts, name: line})
 
 
-def _training(
-    pane: TrainingPane, event: happened.TrainingProgressed | happened.CheckpointsListed
-) -> TrainingPane:
+def _training(pane: TrainingPane, event: happened.TrainingProgressed | happened.CheckpointsListed) -> TrainingPane:
     if isinstance(event, happened.CheckpointsListed):
         return replace(pane, checkpoints=event.checkpoints)
     return replace(pane, progress=event.progress, log=(*pane.log, *event.new_lines)[-LOG_LINES:])

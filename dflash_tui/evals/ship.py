@@ -28,6 +28,7 @@ class HarnessFile:
 
     @property
     def name(self) -> str:
+        """The file's name on a host."""
         return f"harness-{self.sha256}.pyz"
 
 

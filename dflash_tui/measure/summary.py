@@ -16,9 +16,7 @@ def score(blocks: Sequence[BlockRecord]) -> Score:
     if not blocks:
         raise ValueError("no blocks to score")
     count = len(blocks)
-    streaks = {
-        metric: sum(streak(block.ranks, int(metric[3:])) for block in blocks) / count for metric in METRICS
-    }
+    streaks = {metric: sum(streak(block.ranks, int(metric[3:])) for block in blocks) / count for metric in METRICS}
     return Score(
         blocks=count,
         streak=streaks,

@@ -65,7 +65,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
             return tuple(_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
         if len(data) != len(arguments):
             raise RecordError(f"{where}: found {len(data)} items, expected {len(arguments)}")
-        return tuple(_decode(a, item, f"{where}[{i}]") for i, (a, item) in enumerate(zip(arguments, data)))
+        return tuple(_decode(a, item, f"{where}[{i}]") for i, (a, item) in enumerate(zip(arguments, data, strict=True)))
     if origin is dict:
         if not isinstance(data, dict):
             raise RecordError(f"{where}: found {_name(data)}, expected an object")

@@ -14,7 +14,7 @@ SEVERITIES: Tuple[Severity, ...] = ("void", "block", "warn", "note")  # stronges
 @dataclass(frozen=True)
 class Finding:
     """One caveat. `values` are the disagreeing values (machine-readable); `remedy` is an action's id ("capture",
-    "pin", …) that the tool can carry out, or None. `scope` names what is affected: "" the whole result, else a prompt id."""
+    "pin", …) that the tool can carry out, or None. `scope` names what is affected: "" the whole result, else a prompt."""
 
     code: str
     severity: Severity

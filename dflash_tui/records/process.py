@@ -10,7 +10,7 @@ RunState = Literal["starting", "running", "finished", "failed", "stopped", "lost
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """``process.json``. `start_ticks` is field 22 of /proc/<pid>/stat, which with `boot_id` tells a reused pid apart."""
+    """``process.json``. `start_ticks`, field 22 of /proc/<pid>/stat, and `boot_id` tell a reused pid apart."""
 
     pid: int
     start_ticks: int
