@@ -1,0 +1,177 @@
+"""Following a run from anywhere: its files come home as they are written, and its end is told."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dflash_tui.evals import launch
+from dflash_tui.hosts.base import Host, HostUnreachable, ReadShort
+from dflash_tui.records.block import BlockRecord
+from dflash_tui.records.codec import loads
+from dflash_tui.records.process import ExitRecord, ProgressRecord, RunState
+
+GROWING = ("progress.jsonl", "log.txt", "blocks.jsonl", "facts.jsonl")
+AT_THE_END = ("manifest.json", "capture.json", "process.json", "audit.json", "results.json", "exit.json")
+POLL_SECONDS = 0.5
+ASK_SECONDS = 15.0  # three missed heartbeats
+RETRY_SECONDS = 15.0
+CHUNK = 4 << 20
+
+
+@dataclass(frozen=True)
+class RunUpdate:
+    """What came home in one look. `error` is the run's own last sentence, once it has ended."""
+
+    state: RunState
+    progress: ProgressRecord | None = None
+    blocks: tuple[BlockRecord, ...] = ()
+    log: tuple[str, ...] = ()
+    lost_link: str = ""
+    error: str | None = None
+
+
+@dataclass
+class _Copy:
+    """One growing file: `offset` bytes lie at home, `tail` is the unfinished last line of those."""
+
+    offset: int = 0
+    tail: bytes = b""
+    lines: list[str] = field(default_factory=list)
+
+
+class Attachment:
+    """Follows the run in `run_dir` on `host`; its files are kept in `home`.
+
+    What lies in `home` from an earlier attachment is continued, never fetched twice. The link may break and come back
+    any number of times: the run doesn't notice.
+    """
+
+    def __init__(self, host: Host, python: str, harness: str, run_dir: str, home: Path) -> None:
+        self.host, self.python, self.harness, self.run_dir, self.home = host, python, harness, run_dir, home
+        self._copies = {name: _Copy() for name in GROWING}
+
+    async def follow(self, emit: Callable[[RunUpdate], None]) -> RunUpdate:
+        """Emit updates until the run has ended; the last update is also returned. Cancel to detach."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        for update in self._kept():
+            emit(update)
+        quiet_since = asyncio.get_running_loop().time()
+        while True:
+            try:
+                update = await self._look()
+            except (HostUnreachable, ReadShort) as error:
+                emit(RunUpdate("running", lost_link=str(error)))
+                await asyncio.sleep(min(RETRY_SECONDS, POLL_SECONDS * 4))
+                continue
+            now = asyncio.get_running_loop().time()
+            if update.progress or update.blocks or update.log or update.state != "running":
+                quiet_since = now
+            elif now - quiet_since >= ASK_SECONDS:
+                quiet_since = now
+                update = await self._ask()
+            emit(update)
+            if update.state not in ("running", "starting"):
+                return update
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _kept(self) -> list[RunUpdate]:
+        """What an earlier attachment left at home, as one update a file."""
+        for name, copy in self._copies.items():
+            path = self.home / name
+            if path.exists():
+                data = path.read_bytes()
+                copy.offset = len(data)
+                self._split(copy, data)
+        update = self._take("running")
+        return [update] if update.blocks or update.log else []
+
+    async def _look(self) -> RunUpdate:
+        sizes = await self._sizes()
+        ended = "exit.json" in sizes
+        if ended:
+            sizes = await self._sizes()  # exit.json is written last: from now on every other size is final
+        for name, copy in self._copies.items():
+            await self._bring(name, copy, sizes.get(name, 0))
+        if not ended:
+            return self._take("running")
+        for name in AT_THE_END:
+            await self._fetch(name, sizes.get(name))
+        end = exit_of(self.home)
+        update = self._take(end.state if end else "lost")
+        return replace(update, error=end.error if end else None)
+
+    async def _ask(self) -> RunUpdate:
+        """Nothing new for a while: let the host say whether that very process still runs."""
+        state = await launch.state(self.host, self.python, self.harness, self.run_dir)
+        if state in ("running", "starting"):
+            return RunUpdate("running")
+        if state != "lost":
+            return await self._look()
+        sizes = await self._sizes()
+        for name in AT_THE_END:
+            await self._fetch(name, sizes.get(name))
+        last = _last_line(self.home / "log.txt")
+        return RunUpdate(
+            "lost",
+            error=f"the process is gone from {self.host.name} without an exit record; last log line: {last}",
+        )
+
+    async def _sizes(self) -> dict[str, int]:
+        """One look at the run directory: the size of every file in it, in bytes."""
+        return {entry.name: entry.stat.size for entry in await self.host.list(self.run_dir)}
+
+    async def _bring(self, name: str, copy: _Copy, size: int) -> None:
+        path = posixpath.join(self.run_dir, name)
+        while copy.offset < size:
+            data = await self.host.read(path, copy.offset, min(CHUNK, size - copy.offset))
+            with (self.home / name).open("ab") as stream:
+                stream.write(data)
+            copy.offset += len(data)
+            self._split(copy, data)
+
+    def _split(self, copy: _Copy, data: bytes) -> None:
+        *whole, copy.tail = (copy.tail + data).split(b"\n")
+        copy.lines += [line.decode("utf-8", "replace") for line in whole if line.strip()]
+
+    def _take(self, state: RunState) -> RunUpdate:
+        """Everything split so far and not told yet."""
+        taken = {name: copy.lines for name, copy in self._copies.items()}
+        for copy in self._copies.values():
+            copy.lines = []
+        progress = taken["progress.jsonl"]
+        where = f"{self.host.name}:{self.run_dir}"
+        return RunUpdate(
+            state=state,
+            progress=loads(ProgressRecord, progress[-1], f"{where}/progress.jsonl") if progress else None,
+            blocks=tuple(loads(BlockRecord, line, f"{where}/blocks.jsonl") for line in taken["blocks.jsonl"]),
+            log=tuple(taken["log.txt"]),
+        )
+
+    async def _fetch(self, name: str, size: int | None) -> None:
+        """A finished file, whole: temporary name, then rename. A `size` of None: the run has no such file."""
+        if size is None:
+            return
+        path = posixpath.join(self.run_dir, name)
+        part = self.home / f".{name}.part"
+        with part.open("wb") as stream:
+            for offset in range(0, size, CHUNK):
+                stream.write(await self.host.read(path, offset, min(CHUNK, size - offset)))
+        part.replace(self.home / name)
+
+
+def exit_of(home: Path) -> ExitRecord | None:
+    """The end of a run as it came home; None while it is not known. Raises RecordError when the file is damaged."""
+    path = home / "exit.json"
+    return loads(ExitRecord, path.read_bytes(), str(path)) if path.exists() else None
+
+
+def _last_line(path: Path) -> str:
+    try:
+        lines = [line for line in path.read_text("utf-8", "replace").splitlines() if line.strip()]
+    except FileNotFoundError:
+        return "none"
+    return lines[-1] if lines else "none"

@@ -1,0 +1,47 @@
+"""Starting, stopping and asking after detached work on an evaluation host."""
+
+from __future__ import annotations
+
+import json
+from typing import cast, get_args
+
+from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.hosts.base import CommandFailed, Host
+from dflash_tui.records.process import RunState
+
+LAUNCH_SECONDS = 120.0  # a cold disk may take its time to read Python; the harness detaches before it loads torch
+
+
+async def start(host: Host, python: str, harness: str, command: str, run_dir: str) -> None:
+    """Start ``evaluate`` or ``capture`` in a run directory; returns once it is detached and recorded.
+
+    Raises EvaluationError with the harness's own sentence when it refuses, HostError when the host can't be reached.
+    """
+    await _call(host, [python, harness, command, run_dir])
+
+
+async def state(host: Host, python: str, harness: str, run_dir: str) -> RunState:
+    """What became of a run, decided on its host by pid, start ticks, boot id and exit file."""
+    answer = await _call(host, [python, harness, "state", run_dir])
+    found = json.loads(answer)["state"] if answer.lstrip().startswith("{") else answer.strip()
+    if found not in get_args(RunState):
+        raise EvaluationError(f"{host.name}:{run_dir}: the harness answers {found!r}, expected a run state")
+    return cast(RunState, found)
+
+
+async def stop(host: Host, python: str, harness: str, run_dir: str) -> None:
+    """Ask the run's process to stop; it writes its exit file. Nothing happens when it has ended already."""
+    await _call(host, [python, harness, "stop", run_dir])
+
+
+async def _call(host: Host, argv: list[str]) -> str:
+    try:
+        return (await host.run(argv, timeout=LAUNCH_SECONDS)).text
+    except CommandFailed as error:
+        if error.status == 127:
+            raise EvaluationError(
+                f"{host.name}: no {argv[0]!r} to run the harness with; set evaluation.python to a Python ≥ 3.10 that "
+                "has torch"
+            ) from error
+        lines = [line for line in error.stderr.splitlines() if line.strip()]
+        raise EvaluationError(lines[-1] if lines else str(error)) from error
