@@ -1,0 +1,187 @@
+"""Files by commands alone, for hosts where nothing else reaches them: GNU and busybox userlands alike.
+
+Every command that is sent, `PATH` and `FOLDER` being absolute:
+
+| purpose | argv | stdin | stdout |
+|---|---|---|---|
+| stat | `stat -c '%f %s %Y %i %h' PATH` (`stat -L -c …` follows links) | - | hex mode, size, mtime, inode, links |
+| list | `find FOLDER/ -mindepth 1 -maxdepth 1 -exec stat -c '%f %s %Y %i %h %n' {} +` | - | one record an entry |
+| link's text | `readlink PATH` | - | text and a newline |
+| read | `dd if=PATH bs=B skip=N count=M` (B 4096 or 65536) | - | the blocks N … N+M-1 of B bytes |
+| write | `dd of=TEMPORARY bs=65536`, `stat -c …`, `mv -f TEMPORARY PATH` | the data of `dd` | - |
+| after a failed write | `rm -f TEMPORARY` | - | - |
+| make folder | `mkdir -p FOLDER`; exclusive: `mkdir -p PARENT`, `mkdir FOLDER` | - | - |
+| free bytes | `df -P -k PATH` | - | POSIX table |
+| free inodes | `df -P -i PATH` | - | POSIX-like table; a refusal means unknown |
+| why did it fail | `test -e PATH` | - | status 0 or 1 |
+
+A range is read as whole blocks and cut here: skipping by bytes is a GNU extension of `dd`. A write and its rename are
+separate commands: a shell that goes on after a cut stream would publish half a file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+
+from dflash_tui.hosts.base import (
+    CommandFailed,
+    Entry,
+    FileMissing,
+    Host,
+    HostError,
+    HostUnreachable,
+    PermissionRefused,
+    ReadShort,
+    Space,
+    Stat,
+)
+from dflash_tui.hosts.local import kind_of, temporary_name
+
+_FORMAT = "%f %s %Y %i %h"
+_LIST_TRIES = 3
+_SMALL_READ = 1 << 20
+_BYTES_A_SECOND = 1 << 20
+"""The slowest link on which a read is not given up, beyond half a minute for starting it."""
+
+_SPACE = re.compile(r"\s(\d+|-)\s+(\d+|-)\s+(-?\d+|-)\s+(?:\d+%|-)\s+/", re.ASCII)
+
+
+async def stat(host: Host, path: str, *, follow: bool) -> Stat:
+    """`Host.stat` by `stat`."""
+    argv = ["stat", *(["-L"] if follow else []), "-c", _FORMAT, absolute(host, path)]
+    done = await host.run(argv, timeout=30, check=False)
+    if done.status != 0:
+        raise await _reason(host, path, done.status, done.stderr, argv)
+    fields = done.text.split()
+    if len(fields) != 5:
+        raise HostError(
+            f"{host.name}: `stat` of {path} printed {done.text[:80]!r}; expected mode, size, mtime, inode, links"
+        )
+    return _stat(fields)
+
+
+async def list_folder(host: Host, path: str) -> list[Entry]:
+    """`Host.list` by `find` and `stat`; entries that vanish meanwhile are left out."""
+    folder = absolute(host, path).rstrip("/") + "/"
+    argv = ["find", folder, "-mindepth", "1", "-maxdepth", "1", "-exec", "stat", "-c", _FORMAT + " %n", "{}", "+"]
+    for _ in range(_LIST_TRIES):
+        done = await host.run(argv, timeout=60, check=False)
+        if done.status == 0:
+            break
+    if done.status != 0 and not done.stdout:
+        # `find FILE/` of a file says "not a directory"; GNU ends with 1 and prints nothing then.
+        raise await _reason(host, path, done.status, done.stderr, argv)
+    text = done.stdout.decode("utf-8", "surrogateescape")
+    # A name may hold newlines, even ones that imitate a record, but no slash: the folder's path tells records apart.
+    record = re.compile(r"(?:^|\n)([0-9a-f]+) (\d+) (-?\d+) (\d+) (\d+) " + re.escape(folder.rstrip("/")) + "/+")
+    parts = record.split(text.removesuffix("\n"))[1:]
+    entries = []
+    for at in range(0, len(parts), 6):
+        found, name = _stat(parts[at : at + 5]), parts[at + 5]
+        target = await _link_text(host, folder + name) if found.kind == "link" else ""
+        entries.append(Entry(name, found, target))
+    return sorted(entries, key=lambda entry: entry.name)
+
+
+async def _link_text(host: Host, path: str) -> str:
+    done = await host.run(["readlink", path], timeout=30, check=False)
+    return done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")
+
+
+async def read(host: Host, path: str, offset: int, length: int) -> bytes:
+    """`Host.read` by `dd`: at most two blocks more than the range cross the wire."""
+    if length == 0:
+        await stat(host, path, follow=True)
+        return b""
+    block = 4096 if length <= _SMALL_READ else 65536
+    first, last = offset // block, (offset + length - 1) // block
+    source = f"if={absolute(host, path)}"
+    argv = ["dd", source, f"bs={block}", f"skip={first}", f"count={last - first + 1}"]
+    done = await host.run(argv, timeout=30 + length / _BYTES_A_SECOND, check=False)
+    if done.status != 0:
+        raise await _reason(host, path, done.status, done.stderr, argv)
+    data = done.stdout[offset - first * block :][:length]
+    if len(data) != length:
+        raise ReadShort(f"{host.name}: {path} gave {len(data)} of the {length} bytes at offset {offset}")
+    return data
+
+
+async def write(host: Host, path: str, data: bytes) -> None:
+    """`Host.write` by `dd` to a temporary name, its size checked, then `mv`."""
+    temporary = temporary_name(absolute(host, path))
+    argv = ["dd", f"of={temporary}", "bs=65536"]
+    try:
+        done = await host.run(argv, stdin=data, timeout=30 + len(data) / _BYTES_A_SECOND, check=False)
+        if done.status != 0:
+            raise await _reason(host, os.path.dirname(path), done.status, done.stderr, argv)
+        size = (await stat(host, temporary, follow=False)).size
+        if size != len(data):
+            raise HostError(f"{host.name}: only {size} of {len(data)} bytes arrived for {path}; nothing was replaced")
+        argv = ["mv", "-f", temporary, path]
+        done = await host.run(argv, timeout=30, check=False)
+        if done.status != 0:
+            raise await _reason(host, path, done.status, done.stderr, argv)
+    except HostUnreachable:
+        raise
+    except HostError:
+        await host.run(["rm", "-f", temporary], timeout=30, check=False)
+        raise
+
+
+async def make_folder(host: Host, path: str, *, exclusive: bool) -> None:
+    """`Host.make_folder` by `mkdir`."""
+    path = absolute(host, path).rstrip("/") or "/"
+    steps = [["mkdir", "-p", os.path.dirname(path)], ["mkdir", path]] if exclusive else [["mkdir", "-p", path]]
+    for argv in steps:
+        done = await host.run(argv, timeout=30, check=False)
+        if done.status != 0:
+            if argv[1] == path and await _exists(host, path):
+                raise HostError(f"{host.name}: {path} already exists")
+            raise await _reason(host, path, done.status, done.stderr, argv, exists=True)
+
+
+async def free_space(host: Host, path: str) -> Space:
+    """`Host.free_space` by `df`, in whole KiB."""
+    path = absolute(host, path)
+    while not await _exists(host, path) and path != "/":
+        path = os.path.dirname(path.rstrip("/")) or "/"
+    done = await host.run(["df", "-P", "-k", path], timeout=30)
+    match = _SPACE.search(done.text)
+    if match is None or match[3] == "-":
+        raise HostError(f"{host.name}: `df -P -k {shlex.quote(path)}` printed no free space: {done.text[-120:]!r}")
+    inodes = _SPACE.search((await host.run(["df", "-P", "-i", path], timeout=30, check=False)).text)
+    # Filesystems without an inode table (btrfs) print 0 or "-" for all three.
+    fixed = inodes is not None and inodes[1] not in ("0", "-") and inodes[3] != "-"
+    return Space(max(0, int(match[3])) * 1024, int(inodes[3]) if inodes is not None and fixed else None)
+
+
+def absolute(host: Host, path: str) -> str:
+    """The path, if it is absolute: a relative one means another place on every host, and may look like an option."""
+    if not path.startswith("/") or "\0" in path:
+        raise HostError(f"{host.name}: {path!r} is not an absolute path")
+    return path
+
+
+async def _exists(host: Host, path: str) -> bool:
+    return (await host.run(["test", "-e", path], timeout=30, check=False)).status == 0
+
+
+async def _reason(
+    host: Host, path: str, status: int, stderr: str, argv: list[str], *, exists: bool = False
+) -> HostError:
+    """Why a command on a path failed. The words are the C locale's; where they are translated, `test -e` decides."""
+    if "Permission denied" in stderr or "Operation not permitted" in stderr:
+        return PermissionRefused(f"{host.name}: {path} may not be used by this user")
+    if "No such file" in stderr or not (exists or await _exists(host, path)):
+        return FileMissing(f"{host.name}: {path} does not exist")
+    if "Not a directory" in stderr:
+        return HostError(f"{host.name}: {path} is not a folder")
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = lines[-1] if lines else f"status {status}"
+    return CommandFailed(f"{host.name}: `{argv[0]}` failed on {path}: {said}", status, stderr)
+
+
+def _stat(fields: list[str]) -> Stat:
+    return Stat(kind_of(int(fields[0], 16)), int(fields[1]), float(fields[2]), int(fields[3]), int(fields[4]))

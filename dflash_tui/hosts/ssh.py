@@ -1,0 +1,320 @@
+"""A machine over SSH: one connection, made at first use and again after a break."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shlex
+import signal
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, cast
+
+from dflash_tui.hosts import commands
+from dflash_tui.hosts.address import SshAddress
+from dflash_tui.hosts.base import (
+    CommandFailed,
+    Completed,
+    Entry,
+    FileMissing,
+    HostError,
+    HostUnreachable,
+    Process,
+    ReadShort,
+    Space,
+    Stat,
+)
+from dflash_tui.hosts.local import kind_of, temporary_name
+from dflash_tui.hosts.running import Tail, command_failed, command_text, run_to_end
+from dflash_tui.hosts.ssh_link import connect, disconnect, translated
+
+if TYPE_CHECKING:
+    import asyncssh
+
+_WINDOW = 8 << 20
+"""Receive window of a stream: asyncssh's default of 2 MiB halves the speed at 40 ms."""
+
+_SESSIONS = 8
+"""Commands at a time: sshd refuses more than ten sessions on a connection, and SFTP is one."""
+
+_FILE_SECONDS = 30.0
+_BYTES_A_SECOND = 1 << 20
+_REAP = 5.0
+
+
+class SshHost:
+    """Commands and files of a machine over SSH.
+
+    `stat` and `list` go by command where the host has `stat -c`, because SFTP 3 tells neither inodes nor link counts
+    (they are 0 and 1 where only SFTP answers). Reading, writing, folders and free space go by SFTP, and by the commands
+    of `commands.py` where SFTP is not offered.
+    """
+
+    def __init__(self, name: str, address: SshAddress) -> None:
+        self.name = name
+        self.address = address
+        self._lock = asyncio.Lock()
+        self._sessions = asyncio.Semaphore(_SESSIONS)
+        self._connections: list[asyncssh.SSHClientConnection] = []
+        self._sftp: asyncssh.SFTPClient | None = None
+        self._without_sftp = False
+        self._without_stat = False
+
+    async def _connection(self) -> asyncssh.SSHClientConnection:
+        async with self._lock:
+            if not self._connections or any(connection.is_closed() for connection in self._connections):
+                old, self._connections = self._connections, []
+                self._sftp, self._without_sftp = None, False
+                await disconnect(old)
+                self._connections = await connect(self.name, self.address)
+            return self._connections[-1]
+
+    async def _files(self) -> asyncssh.SFTPClient | None:
+        """The SFTP session, or None where the host offers none."""
+        connection = await self._connection()
+        import asyncssh
+
+        async with self._lock:
+            if self._sftp is None and not self._without_sftp:
+                try:
+                    async with translated(self.name, "SFTP"), asyncio.timeout(_FILE_SECONDS):
+                        self._sftp = await connection.start_sftp_client(path_errors="surrogateescape")
+                except HostUnreachable as error:
+                    if connection.is_closed() or not isinstance(error.__cause__, asyncssh.ChannelOpenError):
+                        raise
+                    self._without_sftp = True
+                except HostError:
+                    # A forced command or a missing sftp-server answers with something that is not SFTP.
+                    self._without_sftp = True
+            return self._sftp
+
+    @contextlib.asynccontextmanager
+    async def _using(self, sftp: asyncssh.SFTPClient, path: str, seconds: float) -> AsyncIterator[None]:
+        try:
+            async with translated(self.name, path), asyncio.timeout(seconds):
+                yield
+        except HostUnreachable:
+            if self._sftp is sftp:
+                self._sftp = None
+                sftp.exit()
+            raise
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 60.0, check: bool = True
+    ) -> Completed:
+        """See `Host.run`."""
+        opened = self.stream(argv, stdin=bool(stdin))
+        return await run_to_end(self.name, argv, opened, stdin=stdin, timeout=timeout, check=check)
+
+    def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+        """See `Host.stream`. Never with a PTY."""
+        return self._stream(argv, stdin)
+
+    @contextlib.asynccontextmanager
+    async def _stream(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
+        # Bytes, because a name on the host need not be UTF-8; asyncssh sends them as they are.
+        command = cast(str, shlex.join(argv).encode("utf-8", "surrogateescape"))
+        async with self._sessions:
+            connection = await self._connection()
+            import asyncssh
+
+            async with translated(self.name, f"`{command_text(argv)}`"):
+                remote = await connection.create_process(
+                    command,
+                    stdin=asyncssh.PIPE if stdin else asyncssh.DEVNULL,
+                    encoding=None,
+                    window=_WINDOW,
+                    request_pty=False,
+                )
+            process = _SshProcess(self.name, argv, connection, remote)
+            try:
+                yield process
+            finally:
+                await process.end()
+
+    async def read(self, path: str, offset: int, length: int) -> bytes:
+        """See `Host.read`."""
+        sftp = await self._files()
+        if sftp is None:
+            return await commands.read(self, path, offset, length)
+        commands.absolute(self, path)
+        async with self._using(sftp, path, _FILE_SECONDS + length / _BYTES_A_SECOND):
+            # Opening a FIFO would block the whole SFTP session.
+            if kind_of((await sftp.stat(path)).permissions or 0) != "file":
+                raise HostError(f"{self.name}: {path} is not a regular file")
+            async with sftp.open(path, "rb", encoding=None) as file:
+                data = cast(bytes, await file.read(length, offset)) if length else b""
+        if len(data) != length:
+            raise ReadShort(f"{self.name}: {path} gave {len(data)} of the {length} bytes at offset {offset}")
+        return data
+
+    async def stat(self, path: str, *, follow: bool = True) -> Stat:
+        """See `Host.stat`."""
+        if not self._without_stat:
+            try:
+                return await commands.stat(self, path, follow=follow)
+            except CommandFailed:
+                self._without_stat = await self._files() is not None
+                if not self._without_stat:
+                    raise
+        sftp = await self._need_files()
+        commands.absolute(self, path)
+        async with self._using(sftp, path, _FILE_SECONDS):
+            return _stat(await (sftp.stat(path) if follow else sftp.lstat(path)))
+
+    async def list(self, path: str) -> list[Entry]:
+        """See `Host.list`."""
+        if not self._without_stat:
+            try:
+                return await commands.list_folder(self, path)
+            except CommandFailed:
+                self._without_stat = await self._files() is not None
+                if not self._without_stat:
+                    raise
+        sftp = await self._need_files()
+        entries = []
+        async with self._using(sftp, commands.absolute(self, path), 2 * _FILE_SECONDS):
+            for item in await sftp.readdir(path):
+                name = item.filename if isinstance(item.filename, str) else os.fsdecode(item.filename)
+                if name not in (".", ".."):
+                    found = _stat(item.attrs)
+                    target = await sftp.readlink(os.path.join(path, name)) if found.kind == "link" else ""
+                    entries.append(Entry(name, found, target))
+        return sorted(entries, key=lambda entry: entry.name)
+
+    async def write(self, path: str, data: bytes) -> None:
+        """See `Host.write`."""
+        sftp = await self._files()
+        if sftp is None:
+            return await commands.write(self, path, data)
+        import asyncssh
+
+        temporary = temporary_name(commands.absolute(self, path))
+        async with self._using(sftp, path, _FILE_SECONDS + len(data) / _BYTES_A_SECOND):
+            try:
+                async with sftp.open(temporary, "xb", encoding=None) as file:
+                    await file.write(data)
+                    with contextlib.suppress(asyncssh.SFTPOpUnsupported):
+                        await file.fsync()
+                await sftp.posix_rename(temporary, path)
+            except BaseException:
+                with contextlib.suppress(OSError, asyncssh.Error):
+                    await asyncio.wait_for(sftp.remove(temporary), _REAP)
+                raise
+
+    async def make_folder(self, path: str, *, exclusive: bool = False) -> None:
+        """See `Host.make_folder`."""
+        sftp = await self._files()
+        if sftp is None:
+            return await commands.make_folder(self, path, exclusive=exclusive)
+        path = commands.absolute(self, path).rstrip("/") or "/"
+        async with self._using(sftp, path, _FILE_SECONDS):
+            if not exclusive:
+                return await sftp.makedirs(path, exist_ok=True)
+            await sftp.makedirs(os.path.dirname(path), exist_ok=True)
+            # SFTP 3 has no word for "exists": it must be asked, before, and again when the making fails.
+            if await sftp.lexists(path):
+                raise HostError(f"{self.name}: {path} already exists")
+            await sftp.mkdir(path)
+
+    async def free_space(self, path: str) -> Space:
+        """See `Host.free_space`."""
+        sftp = await self._files()
+        if sftp is None:
+            return await commands.free_space(self, path)
+        import asyncssh
+
+        path = commands.absolute(self, path)
+        while True:
+            try:
+                async with self._using(sftp, path, _FILE_SECONDS):
+                    found = await sftp.statvfs(path)
+            except FileMissing:
+                path = os.path.dirname(path.rstrip("/")) or "/"
+            except HostError as error:
+                if isinstance(error.__cause__, asyncssh.SFTPOpUnsupported):
+                    return await commands.free_space(self, path)
+                raise
+            else:
+                return Space(found.bavail * found.frsize, found.favail if found.files else None)
+
+    async def _need_files(self) -> asyncssh.SFTPClient:
+        sftp = await self._files()
+        if sftp is None:
+            raise HostError(f"{self.name}: the host offers neither SFTP nor a `stat` that knows -c")
+        return sftp
+
+    async def close(self) -> None:
+        """Close the connection and those of its jumps. The next use would open them again."""
+        async with self._lock:
+            if self._sftp is not None:
+                self._sftp.exit()
+            self._sftp = None
+            connections, self._connections = self._connections, []
+            await disconnect(connections)
+
+
+class _SshProcess:
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        connection: asyncssh.SSHClientConnection,
+        remote: asyncssh.SSHClientProcess[bytes],
+    ) -> None:
+        import asyncssh
+
+        self._name, self._argv = name, argv
+        self._what = f"`{command_text(argv)}`"
+        self._connection, self._remote = connection, remote
+        self._tail = Tail(remote.stderr.read, (OSError, asyncssh.Error))
+
+    async def read(self, limit: int = 1 << 20) -> bytes:
+        async with translated(self._name, self._what):
+            return await self._remote.stdout.read(limit)
+
+    async def write(self, data: bytes) -> None:
+        try:
+            async with translated(self._name, self._what):
+                self._remote.stdin.write(data)
+                await self._remote.stdin.drain()
+        except HostUnreachable:
+            # A command that ended before it read its input also breaks the pipe; then its status is the reason.
+            if self._connection.is_closed():
+                raise
+            raise command_failed(self._name, self._argv, await self.wait()) from None
+
+    async def close_stdin(self) -> None:
+        async with translated(self._name, self._what):
+            if self._remote.stdin.can_write_eof() and not self._remote.stdin.is_closing():
+                self._remote.stdin.write_eof()
+
+    async def wait(self) -> Completed:
+        async with translated(self._name, self._what):
+            await self._remote.wait_closed()
+        stderr = await self._tail.text(_REAP)
+        if self._remote.exit_signal is not None:
+            number = getattr(signal, f"SIG{self._remote.exit_signal[0]}", signal.SIGKILL)
+            return Completed(128 + int(number), b"", stderr)
+        status = self._remote.exit_status
+        if status is None:
+            raise HostUnreachable(f"{self._name}: the connection broke before {self._what} told its status")
+        return Completed(status, b"", stderr)
+
+    async def end(self) -> None:
+        """Kill the command if it still runs, and give its channel back."""
+        import asyncssh
+
+        if self._remote.exit_status is None and not self._connection.is_closed():
+            with contextlib.suppress(OSError, asyncssh.Error):
+                self._remote.kill()
+        self._remote.close()
+        with contextlib.suppress(OSError, asyncssh.Error):
+            await asyncio.wait_for(self._remote.wait_closed(), _REAP)
+        await self._tail.close()
+
+
+def _stat(found: Any) -> Stat:
+    size, mtime, links = found.size or 0, float(found.mtime or 0), found.nlink or 1
+    return Stat(kind_of(found.permissions or 0), size, mtime, 0, links)

@@ -1,0 +1,171 @@
+"""How an SSH connection is made: configuration, jumps, verified host keys; and what its failures mean."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dflash_tui.hosts.address import SshAddress, parse_target
+from dflash_tui.hosts.base import FileMissing, HostError, HostKeyUnknown, HostUnreachable, PermissionRefused
+
+if TYPE_CHECKING:
+    import asyncssh
+
+# AES-GCM first: asyncssh's own default, ChaCha20, costs half as much CPU again.
+CIPHERS = (
+    "aes128-gcm@openssh.com",
+    "aes256-gcm@openssh.com",
+    "chacha20-poly1305@openssh.com",
+    "aes128-ctr",
+    "aes192-ctr",
+    "aes256-ctr",
+)
+CONNECT_SECONDS = 10
+LOGIN_SECONDS = 20
+_GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+
+
+async def connect(name: str, address: SshAddress) -> list[asyncssh.SSHClientConnection]:
+    """Connections to every jump and at last to the address itself, which is the last of the list. A dead peer is
+    noticed within 15 s: three keepalives of 5 s. Raises HostError."""
+    # The import takes half a second: not on the loop, which may be drawing a screen.
+    await asyncio.to_thread(importlib.import_module, "asyncssh")
+    made: list[asyncssh.SSHClientConnection] = []
+    try:
+        await _connect(name, address, made)
+    except BaseException:
+        await disconnect(made)
+        raise
+    return made
+
+
+async def disconnect(connections: list[asyncssh.SSHClientConnection]) -> None:
+    """Close connections, the last one first."""
+    for connection in reversed(connections):
+        connection.close()
+        with contextlib.suppress(TimeoutError, OSError):
+            await asyncio.wait_for(connection.wait_closed(), 5)
+
+
+async def _connect(name: str, address: SshAddress, made: list[asyncssh.SSHClientConnection]) -> None:
+    import asyncssh
+
+    seen: list[str] = []
+
+    class Client(asyncssh.SSHClient):
+        def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+            """Asked for a key that known_hosts does not hold: remember it for the sentence, and refuse it."""
+            seen.append(f"{key.get_algorithm()} {key.get_fingerprint()}")
+            return False
+
+    with _connecting(name, address, seen):
+        options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address))
+        if options.tunnel and not isinstance(options.tunnel, str):
+            raise HostError(f"{name}: the ProxyJump of {address.host} is not understood: {options.tunnel!r}")
+    for jump in options.tunnel.split(",") if options.tunnel else ():
+        # The jump's own Host section applies to it, its ProxyJump included only for the first of a list, as with ssh.
+        await _connect(name, replace(parse_target(jump), config=address.config), made)
+    with _connecting(name, address, seen):
+        made.append(
+            await asyncssh.connect(
+                **_options(address)
+                | {
+                    "known_hosts": address.known_hosts or _known_hosts(options.known_hosts),
+                    "client_factory": Client,
+                    "tunnel": made[-1] if made else None,
+                }
+            )
+        )
+
+
+def _options(address: SshAddress) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "host": address.host,
+        "encryption_algs": CIPHERS,
+        "connect_timeout": CONNECT_SECONDS,
+        "login_timeout": LOGIN_SECONDS,
+        "keepalive_interval": 5,
+        "keepalive_count_max": 2,
+    }
+    if address.port is not None:
+        options["port"] = address.port
+    if address.username is not None:
+        options["username"] = address.username
+    if address.config != ():
+        options["config"] = None if address.config is None else list(address.config)
+    if address.client_keys is not None:
+        options["client_keys"] = address.client_keys
+    if not address.agent:
+        options["agent_path"] = None
+    return options
+
+
+def _known_hosts(configured: object) -> list[str] | bytes:
+    """The files that exist of those that the configuration names, or of ssh's defaults. `UserKnownHostsFile none` would
+    turn checking off in asyncssh: here it means that no key is known."""
+    if configured is None:
+        return b""
+    files = configured if isinstance(configured, list) and configured else ["~/.ssh/known_hosts", _GLOBAL_KNOWN_HOSTS]
+    found = [path for path in (str(Path(file).expanduser()) for file in files) if os.access(path, os.R_OK)]
+    return found or b""
+
+
+@contextlib.contextmanager
+def _connecting(name: str, address: SshAddress, seen: list[str]) -> Iterator[None]:
+    import asyncssh
+
+    port = f":{address.port}" if address.port else ""
+    where = f"{name} ({address.host}{port})"
+    try:
+        yield
+    except asyncssh.HostKeyNotVerifiable as error:
+        offered = f"it offered {seen[-1]}" if seen else f"{error.reason}"
+        option = f"-p {address.port} " if address.port else ""
+        raise HostKeyUnknown(
+            f"{where}: the host's key is not in known_hosts, or differs from the one there; {offered}. Compare it with "
+            f"the host's own, then run `ssh {option}{address.host}` once, or add the line to known_hosts"
+        ) from error
+    except asyncssh.PermissionDenied as error:
+        raise PermissionRefused(
+            f"{where}: the login was refused ({error.reason}); expected a key that the host accepts, in the SSH agent "
+            "or named by IdentityFile"
+        ) from error
+    except asyncssh.Error as error:
+        raise HostUnreachable(f"{where}: no SSH connection: {error.reason or type(error).__name__}") from error
+    except TimeoutError as error:
+        raise HostUnreachable(f"{where}: no answer within {CONNECT_SECONDS} s") from error
+    except OSError as error:
+        raise HostUnreachable(f"{where}: no connection: {error.strerror or error}") from error
+    except ValueError as error:
+        # asyncssh's errors in configuration and key files.
+        raise HostError(f"{where}: the SSH configuration or a key can't be used: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def translated(name: str, what: str) -> AsyncIterator[None]:
+    """Turn asyncssh's errors on an open connection into the family of `base.py`. `what` is the path or the command."""
+    import asyncssh
+
+    try:
+        yield
+    except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath) as error:
+        raise FileMissing(f"{name}: {what} does not exist") from error
+    except asyncssh.SFTPPermissionDenied as error:
+        raise PermissionRefused(f"{name}: {what} may not be used by this user") from error
+    except (asyncssh.SFTPConnectionLost, asyncssh.SFTPNoConnection) as error:
+        raise HostUnreachable(f"{name}: the connection broke at {what}") from error
+    except asyncssh.SFTPError as error:
+        raise HostError(f"{name}: {what}: {error.reason}") from error
+    except asyncssh.ChannelOpenError as error:
+        raise HostUnreachable(f"{name}: no session for {what}: {error.reason}") from error
+    except TimeoutError as error:
+        raise HostUnreachable(f"{name}: no answer in time for {what}") from error
+    except (OSError, asyncssh.Error) as error:
+        # A cut shows itself as BrokenPipeError from a read just as often as ConnectionLost.
+        raise HostUnreachable(f"{name}: the connection broke at {what}: {error}") from error
