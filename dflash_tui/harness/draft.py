@@ -9,8 +9,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from dflash_tui.harness.drafter import Drafter, KeysValues
+from dflash_tui.harness.drafter import Drafter
 from dflash_tui.harness.errors import HarnessError
+from dflash_tui.harness.transformer import KeysValues
+from dflash_tui.harness.vocabulary import Vocabulary
 from dflash_tui.measure.ddtree import prefix_ranks
 from dflash_tui.measure.streaks import streak
 from dflash_tui.records.block import RANK_LIMIT, TREE_LIMIT, BlockRecord
@@ -19,29 +21,8 @@ from dflash_tui.records.result import METRICS
 GROUP = 8
 """Blocks that go through the drafter together: enough rows for an efficient matrix product, little memory."""
 TILE = 8192
-"""Head rows at a time; with 8 blocks of 16 a tile of logits is 4 MB where all of a 248,320-token row would be 119 MB."""
+"""Head rows at a time; with 8 blocks of 16 a tile is 4 MB; all logits of a 248,320-token vocabulary are 119."""
 DECIDING_RANK = max(int(metric[3:]) for metric in METRICS)
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """The two frozen ends of a drafter: `embedding` [V, D] and `head` [V or V_d, D], in their stored dtype.
-
-    `target_ids` [V_d] (int64, ascending) says which target token each head row stands for when the draft vocabulary is
-    reduced; None when rows are target ids.
-    """
-
-    embedding: Tensor
-    head: Tensor
-    target_ids: Tensor | None = None
-
-    def rows(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Head rows of target tokens, and whether each is in the draft vocabulary at all (row 0 stands in if not)."""
-        if self.target_ids is None:
-            return tokens, torch.ones_like(tokens, dtype=torch.bool)
-        rows = torch.searchsorted(self.target_ids, tokens).clamp(max=self.target_ids.shape[0] - 1)
-        known = self.target_ids[rows] == tokens
-        return torch.where(known, rows, 0), known
 
 
 @dataclass(frozen=True)
@@ -144,10 +125,12 @@ def _records(
     prompt: str, anchors: Sequence[int], horizon: int, found: Scan, wanted: Tensor, known: Tensor
 ) -> Iterator[BlockRecord]:
     hits = (found.rows == wanted[:, None]) & known[:, None]
-    ranks: list[int | None] = [int(r) + 1 if hit else None for r, hit in zip(hits.int().argmax(1), hits.any(1))]
+    ranks: list[int | None] = [
+        int(r) + 1 if hit else None for r, hit in zip(hits.int().argmax(1), hits.any(1), strict=True)
+    ]
     logprobs = [
         value if inside and math.isfinite(value) else None
-        for value, inside in zip((found.reference.double() - found.total).tolist(), known.tolist())
+        for value, inside in zip((found.reference.double() - found.total).tolist(), known.tolist(), strict=True)
     ]
     candidates = (found.values.double() - found.total[:, None]).tolist()
     gaps = (found.values[:, :-1] - found.values[:, 1:]).tolist()
@@ -170,7 +153,7 @@ def _margin(ranks: Sequence[int | None], gaps: Sequence[Sequence[float]]) -> flo
     deciding = min(len(ranks), streak(ranks, DECIDING_RANK) + 1)
     near = [
         gap
-        for rank, row in zip(ranks[:deciding], gaps)
+        for rank, row in zip(ranks[:deciding], gaps[:deciding], strict=True)
         if rank is not None
         for gap in row[max(rank - 2, 0) : rank]
         if math.isfinite(gap)

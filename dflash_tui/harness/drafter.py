@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dflash_tui.harness.errors import Refused
-from dflash_tui.harness.transformer import Attention, KeysValues, Linear, RMSNorm, SwiGLU
+from dflash_tui.harness.transformer import Attention, KeysValues, Linear, RMSNorm, Shape, SwiGLU
 from dflash_tui.records.settings import DrafterSettings, LayerMask
 
 
@@ -23,7 +23,17 @@ class Layer(nn.Module):
     def __init__(self, s: DrafterSettings) -> None:
         super().__init__()
         self.input_layernorm = RMSNorm(s.hidden_size, s.rms_norm_eps)
-        self.self_attn = Attention(s)
+        self.self_attn = Attention(
+            Shape(
+                s.hidden_size,
+                s.num_attention_heads,
+                s.num_key_value_heads,
+                s.head_dim,
+                s.rope_theta,
+                s.rms_norm_eps,
+                s.attention_bias,
+            )
+        )
         self.post_attention_layernorm = RMSNorm(s.hidden_size, s.rms_norm_eps)
         self.mlp = SwiGLU(s.hidden_size, s.intermediate_size)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import mmap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dflash_tui.harness.errors import HarnessError
 
@@ -30,7 +30,7 @@ DTYPES = {
 """safetensors' spelling to torch's."""
 
 
-class Files:
+class Maps:
     """Open maps, one per file. A map pins the file's inode, so a renamed or replaced file is still the one mapped."""
 
     def __init__(self) -> None:
@@ -69,6 +69,27 @@ class Files:
             except (OSError, ValueError) as error:
                 raise HarnessError(f"{path}: cannot be mapped ({error})") from error
         return self._maps[path]
+
+
+def fill(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Give every parameter of a model (built on the meta device) its tensor: no copy, the stored dtype kept.
+
+    Raises HarnessError naming every parameter that is missing or of another shape.
+    """
+    wrong: list[str] = []
+    for name, parameter in list(model.named_parameters()):
+        tensor = tensors.get(name)
+        if tensor is None:
+            wrong.append(f"{name}: missing")
+        elif tensor.shape != parameter.shape:
+            wrong.append(f"{name}: {tuple(tensor.shape)}, expected {tuple(parameter.shape)}")
+        elif not tensor.is_floating_point():
+            wrong.append(f"{name}: {tensor.dtype}, expected floating point")
+        else:
+            owner, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(owner), leaf, nn.Parameter(tensor, requires_grad=False))
+    if wrong:
+        raise HarnessError(f"{len(wrong)} of the model's tensors do not fit: {'; '.join(wrong[:8])}")
 
 
 def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:

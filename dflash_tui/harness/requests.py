@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional, Tuple  # noqa: UP035 - the codec reads these hints at run time on 3.10
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class CaptureRequest:
     target: str
     prompts_path: str
     hidden_states: str
-    taps: Tuple[int, ...]
-    prompts: Tuple[str, ...] = ()
+    taps: tuple[int, ...]
+    prompts: tuple[str, ...] = ()
     target_name: str = ""
     max_new_tokens: int = 512
     threads: int = 1
@@ -28,15 +28,16 @@ class CaptureRequest:
 class SurveyRequest:
     """Standard input of ``survey``. A path that is not given is not looked at.
 
-    `overrides` are drafter settings by field name that the user gave; `prompts_asked` limits the set to its first so many.
+    `overrides` are drafter settings by field name, as the user gave them; `prompts_asked` limits the set to its first
+    so many.
     """
 
-    checkpoint: Optional[str] = None
-    target: Optional[str] = None
-    prompts_path: Optional[str] = None
-    hidden_states: Optional[str] = None
-    space_at: Optional[str] = None
-    drafter_config: Optional[str] = None
-    overrides: Dict[str, Any] = field(default_factory=dict)
-    prompts_asked: Optional[int] = None
+    checkpoint: str | None = None
+    target: str | None = None
+    prompts_path: str | None = None
+    hidden_states: str | None = None
+    space_at: str | None = None
+    drafter_config: str | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+    prompts_asked: int | None = None
     weights_id: bool = True

@@ -3,7 +3,7 @@ arithmetic is in the dtype of the activations."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -13,23 +13,17 @@ KeysValues = tuple[Tensor, Tensor]
 """Keys (rotated) and values of one layer, each [key/value heads, N, head_dim]."""
 
 
-class Shape(Protocol):
-    """What an attention layer needs to know of its model."""
+@dataclass(frozen=True)
+class Shape:
+    """What an attention layer needs to know of its model; names as in HF configs."""
 
-    @property
-    def hidden_size(self) -> int: ...
-    @property
-    def num_attention_heads(self) -> int: ...
-    @property
-    def num_key_value_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def rope_theta(self) -> float: ...
-    @property
-    def rms_norm_eps(self) -> float: ...
-    @property
-    def attention_bias(self) -> bool: ...
+    hidden_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+    attention_bias: bool
 
 
 class Linear(nn.Linear):

@@ -1,0 +1,138 @@
+"""Hidden states of a prompt, with their data: checked before they are used, written once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dflash_tui.harness.errors import HarnessError, PromptRefused
+from dflash_tui.harness.features import FeaturesHeader, features_path
+from dflash_tui.harness.mapped import Maps
+from dflash_tui.records.settings import DrafterSettings
+
+SCAN_ROWS = 512
+
+
+@dataclass(frozen=True)
+class Features:
+    """`hidden` [T, K·D] in its stored dtype and `tokens` [N] (int64), both of one prompt; mapped, not copied."""
+
+    header: FeaturesHeader
+    hidden: Tensor
+    tokens: Tensor
+
+
+def open_features(header: FeaturesHeader, maps: Maps) -> Features:
+    """Map the data of a checked header. Raises HarnessError when the file is shorter than its header says."""
+    parts = (header.hidden, header.tokens)
+    hidden, tokens = (maps.tensor(header.path, part.dtype, part.shape, part.offset) for part in parts)
+    return Features(header, hidden, tokens.long())
+
+
+def check_identity(header: FeaturesHeader, settings: DrafterSettings, prompt_sha256: str, config_sha256: str) -> None:
+    """Refuse features of other layers, another width, another target or another text. Raises PromptRefused.
+
+    What the file does not record is not checked here; that its identity is unknown is a caveat of the result.
+    """
+    wanted = len(settings.taps) * settings.hidden_size
+    if header.hidden.shape[1] != wanted:
+        raise PromptRefused(
+            f"{header.path}: {header.hidden.shape[1]} values a token, the drafter needs {wanted} "
+            f"({len(settings.taps)} taps of {settings.hidden_size}); capture again for these taps"
+        )
+    if header.layer_ids is not None and header.layer_ids != settings.taps:
+        raise PromptRefused(
+            f"{header.path}: layers {_list(header.layer_ids)}, the drafter taps {_list(settings.taps)}; "
+            "capture again for these taps"
+        )
+    for key, expected, what in (
+        ("prompt_sha256", prompt_sha256, "another text than the prompt set's"),
+        ("target_config_sha256", config_sha256, "another target than the evaluation's"),
+    ):
+        found = header.identity.get(key)
+        if found is not None and expected and found != expected:
+            raise PromptRefused(f"{header.path}: made from {what} ({key} {found[:12]}…, expected {expected[:12]}…)")
+
+
+def check_data(features: Features, settings: DrafterSettings, last_anchor: int) -> None:
+    """Refuse features that end too early, hold NaN or infinity, or a tap that is all zero somewhere; refuse tokens
+    outside the vocabulary. Raises PromptRefused."""
+    path, hidden, tokens = features.header.path, features.hidden, features.tokens
+    if hidden.shape[0] < last_anchor:
+        raise PromptRefused(f"{path}: features of {hidden.shape[0]} tokens, the last anchor needs {last_anchor}")
+    lowest, highest = (int(bound) for bound in torch.aminmax(tokens))
+    if lowest < 0 or highest >= settings.vocab_size:
+        raise PromptRefused(f"{path}: token ids {lowest} … {highest}, the vocabulary has {settings.vocab_size}")
+    taps = len(settings.taps)
+    for start in range(0, hidden.shape[0], SCAN_ROWS):
+        rows = hidden[start : start + SCAN_ROWS].reshape(-1, taps, settings.hidden_size)
+        low, high = torch.aminmax(rows, dim=2)
+        spread = high.float() - low.float()  # NaN when either is NaN, or when both are the same infinity
+        if not bool(torch.isfinite(spread).all()):
+            bad = (~torch.isfinite(spread)).nonzero()[0].tolist()
+            raise PromptRefused(f"{path}: NaN or infinity at token {start + bad[0]}, layer {settings.taps[bad[1]]}")
+        empty = ((low == 0) & (high == 0)).nonzero()
+        if empty.shape[0]:
+            row, tap = empty[0].tolist()
+            raise PromptRefused(
+                f"{path}: all zero at token {start + row}, layer {settings.taps[tap]}; capture it again"
+            )
+
+
+def write_features(folder: Path, prompt_id: str, hidden: Tensor, tokens: list[int], metadata: dict[str, str]) -> Path:
+    """Write a hidden-state file under its final name at once: temporary name, flush to disk, link.
+
+    `hidden` [T, K·D] is stored in its dtype. Raises HarnessError when the file exists (nothing is overwritten) or
+    cannot be written.
+    """
+    final = features_path(folder, prompt_id)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.part")
+    parts = {"hidden": hidden, "tokens": torch.tensor(tokens, dtype=torch.int32)}
+    header: dict[str, object] = {"__metadata__": metadata}
+    offset = 0
+    for name, part in parts.items():
+        spelling = {torch.bfloat16: "BF16", torch.float16: "F16", torch.float32: "F32", torch.int32: "I32"}[part.dtype]
+        header[name] = {
+            "dtype": spelling,
+            "shape": list(part.shape),
+            "data_offsets": [offset, offset + part.nbytes],
+        }
+        offset += part.nbytes
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    try:
+        with temporary.open("xb") as stream:
+            stream.write(len(text).to_bytes(8, "little") + text)
+            for part in parts.values():
+                stream.write(_bytes(part))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(temporary, final)  # unlike a rename, this fails where a file is already
+    except FileExistsError as error:
+        raise HarnessError(
+            f"{final}: exists already; hidden states are never overwritten, move it away first"
+        ) from error
+    except OSError as error:
+        raise HarnessError(f"{final}: cannot be written ({error.strerror})") from error
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()
+    return final
+
+
+def _bytes(tensor: Tensor) -> bytearray:
+    """Little-endian C-order bytes, without numpy."""
+    data = bytearray(tensor.nbytes)
+    if data:
+        torch.frombuffer(data, dtype=torch.uint8).copy_(tensor.contiguous().view(torch.uint8).flatten())
+    return data
+
+
+def _list(ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, ids))

@@ -1,0 +1,121 @@
+"""Making the hidden states that a prompt set lacks: greedy completions of a plain Qwen3 target, one file a prompt."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dflash_tui.harness import rundir
+from dflash_tui.harness.cache import write_features
+from dflash_tui.harness.errors import HarnessError, PromptRefused
+from dflash_tui.harness.features import FORMAT, features_path
+from dflash_tui.harness.mapped import Maps
+from dflash_tui.harness.prompts import Prompt, read_prompts
+from dflash_tui.harness.requests import CaptureRequest
+from dflash_tui.harness.rundir import Progress
+from dflash_tui.harness.target import Completion, Target, complete, load_target
+from dflash_tui.harness.target_files import TargetFiles, eos_ids, open_target
+from dflash_tui.harness.vocabulary import Vocabulary
+
+REPORT_TOKENS = 32
+
+
+def capture(run_dir: Path, request: CaptureRequest) -> tuple[Path, ...]:
+    """Write the missing files and return them, in prompt order; those that exist are left alone.
+
+    Progress counts prompts; within a prompt, tokens. A prompt that is refused is said in log.txt and left out. Raises
+    HarnessError when the target, the set or the folder cannot be used, or when no prompt could be captured.
+    """
+    folder = Path(request.hidden_states)
+    asked = _asked(request)
+    missing = [prompt for prompt in asked if not features_path(folder, prompt.id).exists()]
+    rundir.say(run_dir, f"capture: {len(missing)} of {len(asked)} prompts have no hidden states in {folder}")
+    if not missing:
+        return ()
+    written: list[Path] = []
+    with Progress(run_dir, len(missing)) as progress:
+        progress.report("loading")
+        source = open_target(Path(request.target))
+        model, vocabulary = load_target(source, Maps())
+        tokenizer: Any = None
+        for prompt in missing:
+            progress.report("capture", prompt.id, 0, request.max_new_tokens)
+            try:
+                if prompt.token_ids is None and tokenizer is None:
+                    tokenizer = _tokenizer(source.folder)
+                ids = prompt.token_ids or tuple(tokenizer.encode(prompt.text, add_special_tokens=False).ids)
+                made = _complete(model, vocabulary, source, ids, request, progress, prompt.id)
+                written.append(_write(folder, prompt, made, source, request))
+            except PromptRefused as error:
+                rundir.say(run_dir, f"{prompt.id}: left out: {error}")
+                continue
+            progress.done += 1
+            count = len(made.tokens) - made.prompt_len
+            progress.report("capture", prompt.id, count, count)
+            how = "ended" if made.ended else "cut at the token limit"
+            rundir.say(run_dir, f"{prompt.id}: {count} tokens, {how}: {written[-1]}")
+        if not written:
+            raise HarnessError(f"{request.prompts_path}: no prompt could be captured; see {run_dir / rundir.LOG}")
+        progress.report("done")
+    return tuple(written)
+
+
+def _asked(request: CaptureRequest) -> list[Prompt]:
+    prompts = read_prompts(Path(request.prompts_path))
+    if not request.prompts:
+        return list(prompts)
+    known = {prompt.id: prompt for prompt in prompts}
+    strangers = [name for name in request.prompts if name not in known]
+    if strangers:
+        raise HarnessError(f"{request.prompts_path}: no prompt {', '.join(strangers)} in it; check the ids")
+    return [known[name] for name in request.prompts]
+
+
+def _complete(
+    model: Target,
+    vocabulary: Vocabulary,
+    source: TargetFiles,
+    ids: tuple[int, ...],
+    request: CaptureRequest,
+    progress: Progress,
+    prompt: str,
+) -> Completion:
+    def step(count: int) -> None:
+        if count % REPORT_TOKENS == 0:
+            progress.report("capture", prompt, count, request.max_new_tokens)
+
+    return complete(model, vocabulary, ids, request.taps, eos_ids(source), request.max_new_tokens, step)
+
+
+def _write(folder: Path, prompt: Prompt, made: Completion, source: TargetFiles, request: CaptureRequest) -> Path:
+    metadata = {
+        "format": FORMAT,
+        "target": request.target_name or source.name,
+        "target_config_sha256": source.config_sha256,
+        "layer_ids": ",".join(map(str, request.taps)),
+        "layer_ids_mean": "output of block id = hidden_states[id+1]",
+        "prompt_id": prompt.id,
+        "prompt_len": str(made.prompt_len),
+        "prompt_sha256": prompt.sha256,
+        "ended": "eos" if made.ended else "length",
+        "arithmetic": "float32",
+        "created": rundir.now(),
+    }
+    return write_features(folder, prompt.id, made.hidden.to(torch.bfloat16), list(made.tokens), metadata)
+
+
+def _tokenizer(folder: Path) -> Any:
+    path = folder / "tokenizer.json"
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+    except ImportError as error:
+        raise HarnessError(
+            "the prompt set has no token_ids and this Python has no tokenizers package; "
+            "install it (python -m pip install tokenizers) or add token_ids to the set"
+        ) from error
+    if not path.exists():
+        raise HarnessError(f"{path}: not there; add it, or token_ids to the prompt set")
+    return tokenizers.Tokenizer.from_file(str(path))
