@@ -14,7 +14,7 @@ SEVERITIES: Tuple[Severity, ...] = ("void", "block", "warn", "note")  # stronges
 @dataclass(frozen=True)
 class Finding:
     """One caveat. `values` are the disagreeing values (machine-readable); `remedy` is an action's id ("capture",
-    "pin", …) that the tool can carry out, or None. `scope` names what is affected: "" the whole result, else a prompt."""
+    "pin", …) that the tool can carry out, or None. `scope`: what is affected, "" the whole result, else a prompt."""
 
     code: str
     severity: Severity
@@ -45,7 +45,8 @@ Verdict = Literal["better", "worse", "inside noise", "inconclusive", "untestable
 @dataclass(frozen=True)
 class Comparison:
     """`delta` repeats the rows' deltas by metric name (top1, top4, top8). `pairing` says how the values were paired:
-    "anchors" (block by block), "prompts", or "none"."""
+    "anchors" (block by block), "prompts", or "none". `blocks`: how many blocks the deltas are between, (current,
+    previous), which is fewer than a side has where only common anchors are paired; None when withheld."""
 
     current: str
     previous: str
@@ -55,3 +56,4 @@ class Comparison:
     why: Tuple[str, ...]
     caveats: Tuple[Finding, ...]
     pairing: Literal["anchors", "prompts", "none"] = "none"
+    blocks: Optional[Tuple[int, int]] = None

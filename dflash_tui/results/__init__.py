@@ -1,0 +1,1 @@
+"""Results as things to believe or not: reading and keeping them, caveats, comparisons, the report."""

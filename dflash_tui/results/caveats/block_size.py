@@ -1,0 +1,48 @@
+"""BLOCK_SIZE_MISMATCH: a drafter evaluated at another block size than it was trained at, or than the other result."""
+
+from __future__ import annotations
+
+from dflash_tui.records.finding import Finding
+from dflash_tui.records.result import Evaluation
+from dflash_tui.results import evidence
+
+CODE = "BLOCK_SIZE_MISMATCH"
+
+
+def find(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """Within one result: block size as evaluated against training's; values (evaluated, trained)."""
+    here, trained = evidence.block_size(evaluation), evidence.whole(evidence.value(evaluation, "train.block_size"))
+    if here is None or trained is None or here == trained:
+        return ()
+    sentence = (
+        f"Evaluated at block size {here}, trained at {trained}: slots see each other, so the drafter is not used as it "
+        "was trained."
+    )
+    sources = (
+        evidence.source(evaluation, "eval.block_size", "block_size"),
+        evidence.source(evaluation, "train.block_size"),
+    )
+    return (Finding(CODE, "warn", sentence, (here, trained), sources),)
+
+
+def find_between(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
+    """Between two results: `block` at different horizons, `warn` when they were cut to a common one."""
+    horizons = evidence.horizon(current), evidence.horizon(previous)
+    sizes = evidence.block_size(current), evidence.block_size(previous)
+    if None in horizons or None in sizes:
+        return ()
+    sources = tuple(evidence.source(side, "eval.block_size", "block_size") for side in (current, previous))
+    if horizons[0] != horizons[1]:
+        cuttable = bool(current.blocks if (horizons[0] or 0) > (horizons[1] or 0) else previous.blocks)
+        sentence = (
+            f"Current result drafts {horizons[0]} tokens a block, previous {horizons[1]}: a longer one has more to win"
+            + ("; both can be cut to the shorter." if cuttable else ".")
+        )
+        return (Finding(CODE, "block", sentence, sizes, sources, "cut" if cuttable else None),)
+    if sizes[0] != sizes[1]:
+        sentence = (
+            f"Current result was evaluated at block size {sizes[0]}, previous at {sizes[1]}, both cut to {horizons[0]} "
+            "drafts: a cut is not a re-evaluation, because slots see each other."
+        )
+        return (Finding(CODE, "warn", sentence, sizes, sources),)
+    return ()

@@ -1,0 +1,21 @@
+"""INSIDE_NOISE: the difference of two results can't be told from none."""
+
+from __future__ import annotations
+
+from dflash_tui.records.facts import Source
+from dflash_tui.records.finding import Finding
+from dflash_tui.records.result import METRICS, Evaluation
+from dflash_tui.results.paired import pair
+
+
+def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
+    """Values: the metrics whose paired 95 % interval covers 0. Nothing under 2 paired prompts: no interval."""
+    pairing = pair(current, previous)
+    covered = [(metric, pairing.interval(metric)) for metric in METRICS]
+    inside = [(metric, bounds) for metric, bounds in covered if bounds is not None and bounds[0] <= 0 <= bounds[1]]
+    if not inside:
+        return ()
+    shown = ", ".join(f"{metric} [{low:+.2f}, {high:+.2f}]" for metric, (low, high) in inside)
+    sentence = f"The paired 95 % interval over {pairing.prompts} prompts covers 0: {shown}."
+    sources = (Source("", current.path), Source("", previous.path))
+    return (Finding("INSIDE_NOISE", "warn", sentence, tuple(metric for metric, _ in inside), sources),)

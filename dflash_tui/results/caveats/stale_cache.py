@@ -1,0 +1,87 @@
+"""STALE_CACHE: hidden states of another target, of an unrecorded one, or merely older than the checkpoint."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from dflash_tui.records.finding import Finding
+from dflash_tui.records.result import Evaluation
+from dflash_tui.results import evidence
+
+CODE = "STALE_CACHE"
+_TAPS = ("taps", "target_layer_ids")
+_LABELS = {
+    "name",
+    "path",
+    "created",
+    "created_at",
+    "producer",
+}  # where and when, not what: a renamed target is the same
+
+
+def find(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """`block`: recorded and another (values: what differs, the cache's, the evaluation's, for each); `warn`: identity
+    unrecorded; `note`: only older than the checkpoint, the normal case."""
+    identity = evidence.fact(evaluation, "cache.identity")
+    older = _older(evaluation)
+    times = (
+        (evidence.source(evaluation, "cache.files"), evidence.source(evaluation, "checkpoint.file")) if older else ()
+    )
+    if identity is not None and not identity.value:
+        sentence = (
+            f"Hidden states do not record which target and taps they are of{', and are ' + older if older else ''}."
+        )
+        return (Finding(CODE, "warn", sentence, ("identity unrecorded",), (identity.source, *times), "capture"),)
+    if identity is not None and isinstance(identity.value, dict):
+        differing = _differing(identity.value, evaluation)
+        if differing:
+            pairs = ", ".join(f"{key} {there} here {here}" for key, there, here in differing)
+            sources = (identity.source, evidence.source(evaluation, "target.identity"))
+            return (
+                Finding(
+                    CODE,
+                    "block",
+                    f"Hidden states are of another target than the evaluation's: {pairs}.",
+                    tuple(part for triple in differing for part in triple),
+                    sources,
+                    "capture",
+                ),
+            )
+    if older:
+        sentence = f"Hidden states are {older}: the normal case, they don't depend on the drafter."
+        return (Finding(CODE, "note", sentence, ("older than the checkpoint",), times),)
+    return ()
+
+
+def _differing(identity: dict[str, Any], evaluation: Evaluation) -> list[tuple[str, Any, Any]]:
+    """(key, in the cache, in the evaluation) for what both record and is not the same."""
+    nested = identity.get("target")
+    cached = {**identity, **nested} if isinstance(nested, dict) else identity
+    wanted = evidence.value(evaluation, "target.identity")
+    wanted = wanted if isinstance(wanted, dict) else {}
+    found = [
+        (key, cached[key], value)
+        for key, value in wanted.items()
+        if key not in (*_LABELS, *_TAPS) and value is not None and cached.get(key) not in (None, value)
+    ]
+    taps = next((wanted[key] for key in _TAPS if key in wanted), evidence.value(evaluation, "eval.taps"))
+    stored = next((cached[key] for key in _TAPS if key in cached), None)
+    if isinstance(taps, list) and isinstance(stored, list) and not set(map(str, taps)) <= set(map(str, stored)):
+        found.append(("taps", stored, taps))  # more taps than needed do no harm
+    return found
+
+
+def _older(evaluation: Evaluation) -> str:
+    """ "older than the checkpoint (date, date)" when the newest hidden-state file is; else ""."""
+    files, checkpoint = evidence.value(evaluation, "cache.files"), evidence.value(evaluation, "checkpoint.file")
+    saved = evidence.moment(checkpoint.get("mtime")) if isinstance(checkpoint, dict) else None
+    times = [evidence.moment(at) for at in files.values()] if isinstance(files, dict) else []
+    written = [at for at in times if at is not None]
+    if saved is None or not written or max(written) >= saved:
+        return ""
+    return f"older than the checkpoint ({_minute(max(written))}, {_minute(saved)})"
+
+
+def _minute(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}"

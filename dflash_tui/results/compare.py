@@ -1,0 +1,105 @@
+"""One result beside another: differences, their intervals, and what may be concluded."""
+
+from __future__ import annotations
+
+from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
+from dflash_tui.records.result import METRICS, Evaluation
+from dflash_tui.results import evidence
+from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, merged, withholds
+from dflash_tui.results.caveats.small_n import ENOUGH
+from dflash_tui.results.common import on_prompts
+from dflash_tui.results.paired import Pairing, pair
+from dflash_tui.results.statistics import SIGN_FLIP_FROM, interval, sign_flip
+
+PRIMARY = "top1"  # what a chain of drafts wins, and what τ is made of: the verdict is about this metric
+
+
+def compare(current: Evaluation, previous: Evaluation) -> Comparison:
+    """`current` against `previous`; every delta is current − previous.
+
+    Deltas are withheld (None) and the verdict is "not comparable" while a block-level caveat, or a void one of a whole
+    result, is open. Prompts with a void of their own are struck from both means. Never raises for any two evaluations.
+    """
+    mine, other = struck(current), struck(previous)
+    caveats = merged((*caveats_of_comparison(mine, other), *_own_voids(current), *_own_voids(previous)))
+    reasons = tuple(finding.sentence for finding in caveats if withholds(finding))
+    pairing = pair(mine, other)
+    rows = tuple(_row(metric, mine, other, None if reasons else pairing) for metric in METRICS)
+    verdict: Verdict
+    why: tuple[str, ...]
+    if reasons:
+        verdict, why = "not comparable", reasons
+    else:
+        verdict, why = judged(mine, other, pairing)
+    return Comparison(
+        current=current.name,
+        previous=previous.name,
+        rows=rows,
+        delta={row.metric: row.delta for row in rows},
+        verdict=verdict,
+        why=why,
+        caveats=caveats,
+        pairing="none" if reasons else pairing.by,
+        blocks=None if reasons else pairing.blocks,
+    )
+
+
+def judged(current: Evaluation, previous: Evaluation, pairing: Pairing) -> tuple[Verdict, tuple[str, ...]]:
+    """The verdict on two comparable results and its reasons. Under 6 prompts at most "inconclusive": that every prompt
+    agrees is a description there (sign-flip p = .25 at 3)."""
+    prompts = pairing.prompts
+    if not previous.per_prompt or not current.per_prompt:
+        side = "current" if previous.per_prompt else "previous"
+        return "untestable", (f"{side} result keeps no per-prompt values", *_few(current, previous))
+    if prompts == 0:
+        return "untestable", ("no prompt is in both results",)
+    differences = pairing.differences[PRIMARY]
+    bounds = pairing.interval(PRIMARY)
+    if prompts < SIGN_FLIP_FROM or bounds is None:
+        return "inconclusive", (_counted(prompts), _agreement(differences))
+    shown = f"paired 95 % interval of {PRIMARY} [{bounds[0]:+.3f}, {bounds[1]:+.3f}] over {_counted(prompts)}"
+    p = sign_flip(differences)
+    why = (shown,) if p is None else (shown, f"sign-flip p = {p:.3g}")
+    if bounds[0] <= 0 <= bounds[1]:
+        return "inside noise", why
+    return ("better" if bounds[0] > 0 else "worse"), why
+
+
+def struck(evaluation: Evaluation) -> Evaluation:
+    """The evaluation without the prompts whose values are void; itself where none is, or nothing would be left."""
+    void = {finding.scope for finding in caveats_of(evaluation) if finding.severity == "void" and finding.scope}
+    kept = tuple(prompt for prompt in evaluation.per_prompt if prompt not in void)
+    if not kept or len(kept) == len(evaluation.per_prompt):
+        return evaluation
+    return on_prompts(evaluation, kept)
+
+
+def _own_voids(evaluation: Evaluation) -> tuple[Finding, ...]:
+    return tuple(finding for finding in caveats_of(evaluation) if finding.severity == "void")
+
+
+def _row(metric: str, current: Evaluation, previous: Evaluation, pairing: Pairing | None) -> MetricComparison:
+    values = [score.streak[metric] for score in current.per_prompt.values() if metric in score.streak]
+    return MetricComparison(
+        metric=metric,
+        current=current.pooled.streak.get(metric),
+        previous=previous.pooled.streak.get(metric),
+        delta=pairing.deltas[metric] if pairing is not None else None,
+        interval=interval(values),
+        delta_interval=pairing.interval(metric) if pairing is not None else None,
+    )
+
+
+def _few(current: Evaluation, previous: Evaluation) -> tuple[str, ...]:
+    """How few prompts the smaller result rests on, where that is a reason of its own."""
+    counts = [n for side in (current, previous) if (n := evidence.measured_count(side)) is not None]
+    return (_counted(min(counts)),) if counts and min(counts) < ENOUGH else ()
+
+
+def _counted(prompts: int) -> str:
+    return f"{prompts} prompt" if prompts == 1 else f"{prompts} prompts"
+
+
+def _agreement(differences: tuple[float, ...]) -> str:
+    higher, lower = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
+    return f"{PRIMARY} higher on {higher}, lower on {lower} of {len(differences)}: a description, not a test"

@@ -1,0 +1,50 @@
+"""Two results prompt by prompt: what differs, and how far the mean difference can be believed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dflash_tui.records.result import METRICS, Evaluation
+from dflash_tui.results.common import common_prompts, on_common_anchors
+from dflash_tui.results.statistics import interval
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """`by`: "anchors" when the same blocks stand on both sides, "prompts" when only the prompts are the same, else
+    "none". `differences`: for each metric, current − previous per prompt. `deltas` are between pooled means of
+    `blocks` (current, previous) blocks: of the paired ones when paired by anchors."""
+
+    by: Literal["anchors", "prompts", "none"]
+    differences: dict[str, tuple[float, ...]]
+    deltas: dict[str, float | None]
+    blocks: tuple[int, int]
+
+    @property
+    def prompts(self) -> int:
+        """Prompts that are paired."""
+        return max(map(len, self.differences.values()), default=0)
+
+    def interval(self, metric: str) -> Interval | None:
+        """95 % t interval over the prompts' differences; None under 2 prompts."""
+        return interval(self.differences.get(metric, ()))
+
+
+def pair(current: Evaluation, previous: Evaluation) -> Pairing:
+    """Pairs by anchor where both keep blocks, else by prompt where both keep prompts."""
+    same = on_common_anchors(current, previous)
+    mine, other = same if same is not None else (current, previous)
+    shared = [p for p in common_prompts(mine, other) if p in mine.per_prompt and p in other.per_prompt]
+    differences = {}
+    for metric in METRICS:
+        sides = [(mine.per_prompt[p].streak.get(metric), other.per_prompt[p].streak.get(metric)) for p in shared]
+        differences[metric] = tuple(a - b for a, b in sides if a is not None and b is not None)
+    deltas: dict[str, float | None] = {}
+    for metric in METRICS:
+        a, b = mine.pooled.streak.get(metric), other.pooled.streak.get(metric)
+        deltas[metric] = a - b if a is not None and b is not None else None
+    by: Literal["anchors", "prompts", "none"] = "anchors" if same is not None else "prompts" if shared else "none"
+    return Pairing(by, differences, deltas, (mine.pooled.blocks, other.pooled.blocks))
