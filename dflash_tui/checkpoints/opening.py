@@ -1,0 +1,154 @@
+"""Which of a checkpoint's files hold the weights, and their structure as one, whatever the container."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from dflash_tui.checkpoints.errors import (
+    CheckpointDamaged,
+    CheckpointError,
+    CheckpointIncomplete,
+    CheckpointUnsupported,
+)
+from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.safetensors import read_safetensors
+from dflash_tui.checkpoints.structure import Structure, TensorInfo
+from dflash_tui.checkpoints.torchzip import NAMESPACES, read_torch_zip, read_words
+
+TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
+WEIGHT_SUFFIXES = (".safetensors", *TORCH_SUFFIXES)
+
+_MAX_JSON = 64 << 20
+_BESIDE = re.compile(r"(^|[._/-])(optim|sched|lr_sched|rng|rank_?\d|training_args|scaler|meta_|mp_rank)", re.I)
+_PREFERRED = ("checkpoint.pt", "model.safetensors", "pytorch_model.bin", "training_state.pt", "model.pt")
+_STATES = (("metadata.json", "step"), ("trainer_state.json", "global_step"), ("training_state.json", "global_step"))
+
+
+def is_weights_name(name: str) -> bool:
+    """Whether a file of this name may hold a model's weights (not optimizer, scheduler, random or per-rank state)."""
+    return name.lower().endswith(WEIGHT_SUFFIXES) and not _BESIDE.search(name)
+
+
+def weight_file(names: Sequence[str]) -> str:
+    """The file that holds the weights: an index of shards, else the best-known name, else the only candidate.
+
+    Raises CheckpointIncomplete (no weights yet), CheckpointUnsupported (several, or a DCP folder).
+    """
+    top = [name for name in names if "/" not in name]
+    for name in sorted(top):
+        if name.endswith(".index.json"):
+            return name
+    candidates = [name for name in top if is_weights_name(name)]
+    for name in _PREFERRED:
+        if name in candidates:
+            return name
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        raise CheckpointUnsupported(f"{', '.join(sorted(candidates))}: several files may hold the weights; name one")
+    if any(name.rpartition("/")[2] == ".metadata" or name.endswith(".distcp") for name in names):
+        raise CheckpointUnsupported(
+            "a torch.distributed.checkpoint (DCP) folder (.metadata and *.distcp): not readable yet; "
+            "convert it with: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER checkpoint.pt"
+        )
+    raise CheckpointIncomplete(f"no weights among {', '.join(sorted(names)[:6]) or 'no files'}; still being written?")
+
+
+def read_structure(files: Files) -> Structure:
+    """Structure of the checkpoint that these files are, with the trainer's args and step wherever they lie in it.
+
+    Raises CheckpointError (see the readers of each format).
+    """
+    names = files.names()
+    main = weight_file(names)
+    structure = _read_shards(files, main, names) if main.endswith(".index.json") else _read_one(files, main)
+    if not structure.tensors:
+        raise CheckpointUnsupported(
+            f"{main}: holds no model tensors (looked under {', '.join(NAMESPACES)} and at its top level)"
+        )
+    return structure if structure.args is not None and structure.step is not None else _beside(files, names, structure)
+
+
+def read_configs(files: Files) -> list[tuple[str, dict[str, Any]]]:
+    """The model configs that lie beside the weights, as (file, data). Raises CheckpointDamaged."""
+    return [(name, read_json(files, name)) for name in files.names() if name == "config.json"]
+
+
+def read_json(files: Files, name: str) -> dict[str, Any]:
+    """A JSON object. Raises CheckpointDamaged naming the file."""
+    size = files.size(name)
+    if size > _MAX_JSON:
+        raise CheckpointDamaged(f"{name}: {size} bytes are too many for a JSON description")
+    try:
+        data = json.loads(files.read(name, 0, size))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointDamaged(f"{name}: not JSON ({error})") from error
+    if not isinstance(data, dict):
+        raise CheckpointDamaged(f"{name}: holds a JSON {type(data).__name__}, expected an object")
+    return data
+
+
+def shard_names(files: Files, index: str) -> list[str]:
+    """The shard files that an index names, sorted. Raises CheckpointDamaged."""
+    weight_map = read_json(files, index).get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+        raise CheckpointDamaged(f"{index}: has no weight_map from tensor names to files")
+    shards = sorted(set(weight_map.values()))
+    for name in shards:
+        if "/" in name or "\\" in name or name in ("", ".", ".."):
+            raise CheckpointDamaged(f"{index}: names a shard {name!r} outside its folder")
+    return shards
+
+
+def _read_one(files: Files, name: str) -> Structure:
+    return read_safetensors(files, name) if name.lower().endswith(".safetensors") else read_torch_zip(files, name)
+
+
+def _read_shards(files: Files, index: str, names: Sequence[str]) -> Structure:
+    shards = shard_names(files, index)
+    absent = [name for name in shards if name not in names]
+    if absent:
+        raise CheckpointIncomplete(f"{index}: {len(absent)} of {len(shards)} shards are absent, first {absent[0]}")
+    parts = [_read_one(files, name) for name in shards]
+    tensors: dict[str, TensorInfo] = {}
+    for part in parts:
+        for name, info in part.tensors.items():
+            if name in tensors:
+                raise CheckpointDamaged(f"{index}: {name} is in {tensors[name].file} and in {info.file}")
+            tensors[name] = info
+    lost = sorted(set(read_json(files, index)["weight_map"]) - set(tensors))
+    if lost:
+        raise CheckpointDamaged(f"{index}: {lost[0]} is in none of its shards ({len(lost)} such tensors)")
+    return Structure(
+        container=f"{parts[0].container} shards",
+        tensors=tensors,
+        files=(index, *shards),
+        directory=tuple(line for part in parts for line in part.directory),
+    )
+
+
+def _beside(files: Files, names: Sequence[str], structure: Structure) -> Structure:
+    """Fill args and step from the trainer's state beside the weights. What can't be read there adds nothing."""
+    args, step, sources = structure.args, structure.step, dict(structure.sources)
+    if "training_state.pt" in names and "training_state.pt" not in structure.files:
+        try:
+            words = read_words(files, "training_state.pt")
+        except CheckpointError:
+            words = {"args": None, "step": None, "sources": {}}
+        if args is None and words["args"] is not None:
+            args, sources["args"] = words["args"], words["sources"]["args"]
+        if step is None and words["step"] is not None:
+            step, sources["step"] = words["step"], words["sources"]["step"]
+    for name, key in _STATES:
+        if step is None and name in names:
+            try:
+                value = read_json(files, name).get(key)
+            except CheckpointError:
+                continue
+            if type(value) is int:
+                step, sources["step"] = value, f"{name}: {key}"
+    return replace(structure, args=args, step=step, sources=sources)

@@ -1,0 +1,351 @@
+"""What a pickle says, without doing it: an interpreter of pickle opcodes that imports nothing and calls nothing.
+
+Opcodes and their meaning: the standard library's `pickletools`. Plain data comes out as itself; tensors, storages and
+namespaces as small records; whatever else the pickle would build is an `Opaque` stub that names it.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
+
+MAX_BYTES = 64 << 20
+MAX_WORK = 6_000_000
+"""Opcodes plus items handled in bulk; bounds both the time (about ten seconds) and the memory."""
+
+
+@dataclass(frozen=True)
+class Global:
+    """A name that the pickle would import: "module.qualname"."""
+
+    name: str
+
+
+class Opaque:
+    """An object of a class that is not understood. `state` is what it would restore its attributes from, if a dict."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state: dict[Any, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"<opaque {self.name}>"
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A torch storage: `kind` is its class ("torch.FloatStorage"), `key` its record "data/<key>", `count` its elements
+    (bytes for "torch.storage.UntypedStorage")."""
+
+    kind: str
+    key: str
+    count: int
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A view of a storage, in elements. `dtype` ("torch.float8_e4m3fn") is given where the storage is untyped."""
+
+    storage: Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str | None = None
+
+
+_MARK = object()
+_EMPTY: Mapping[str, Callable[[], Any]] = {
+    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": list,
+    "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False,
+}  # fmt: skip
+_CONSTANTS = frozenset((
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
+    "BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8",
+))  # fmt: skip
+_GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
+_PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
+_SILENT = frozenset(("PROTO", "FRAME", "READONLY_BUFFER"))
+_TUPLES: Mapping[str, int] = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+_DICTS = frozenset(("collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"))
+_LISTS = frozenset(
+    f"{module}.{kind}" for module in ("builtins", "__builtin__") for kind in ("list", "tuple", "set", "frozenset")
+)
+
+
+def read_pickle(data: bytes, where: str) -> Any:
+    """The object a pickle describes, as plain data and the records above. Nothing is imported or run.
+
+    Raises CheckpointDamaged (not a pickle, or cut), CheckpointUnsupported (too large to be read safely).
+    """
+    if len(data) > MAX_BYTES:
+        raise CheckpointUnsupported(f"{where}: a pickle of {len(data)} bytes; more than {MAX_BYTES} is not read")
+    machine = _Machine(where)
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name == "STOP":
+                return machine.pop()
+            machine.step(opcode.name, argument)
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise CheckpointDamaged(f"{where}: not a readable pickle ({type(error).__name__}: {error})") from error
+    raise CheckpointDamaged(f"{where}: the pickle ends before its end mark")
+
+
+def plain(value: Any, limit: int = 20_000) -> Any:
+    """JSON-like data of a value: names for globals and stubs, attribute dicts for objects that only keep attributes.
+
+    At most `limit` items and 12 levels are kept; deeper or later ones become "…".
+    """
+    budget = [limit]
+    return _plain(value, budget, 12)
+
+
+def _plain(value: Any, budget: list[int], depth: int) -> Any:
+    budget[0] -= 1
+    if budget[0] < 0 or depth < 0:
+        return "…"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Global):
+        return value.name
+    if isinstance(value, Opaque):
+        return repr(value) if value.state is None else _plain(value.state, budget, depth)
+    if isinstance(value, dict):
+        return {str(key): _plain(item, budget, depth - 1) for key, item in _first(value.items(), budget)}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item, budget, depth - 1) for item in _first(value, budget)]
+    return f"<{type(value).__name__.lower()}>"
+
+
+def _first(items: Any, budget: list[int]) -> list[Any]:
+    return list(islice(items, max(budget[0], 0)))
+
+
+class _Machine:
+    """The pickle stack machine. `step` does one opcode; ValueError, IndexError and the like mean a damaged pickle."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+        self.work = 0
+
+    def spend(self, amount: int) -> None:
+        self.work += amount
+        if self.work > MAX_WORK:
+            raise CheckpointUnsupported(f"{self.where}: the pickle holds too many objects to be read safely")
+
+    def pop(self) -> Any:
+        value = self.stack.pop()
+        if value is _MARK:
+            raise ValueError("a mark where a value should be")
+        return value
+
+    def top(self) -> Any:
+        value = self.stack[-1]
+        if value is _MARK:
+            raise ValueError("a mark where a value should be")
+        return value
+
+    def pop_mark(self) -> list[Any]:
+        items: list[Any] = []
+        while (value := self.stack.pop()) is not _MARK:
+            items.append(value)
+        items.reverse()
+        return items
+
+    def step(self, name: str, argument: Any) -> None:
+        self.spend(1)
+        if name in _GETS:
+            self.stack.append(self.memo[int(argument)])
+        elif name in _PUTS:
+            self.memo[int(argument)] = self.top()
+        elif name in _CONSTANTS:
+            self.stack.append(argument)
+        elif name in _EMPTY:
+            self.stack.append(_EMPTY[name]())
+        elif name in _TUPLES:
+            count = _TUPLES[name]
+            items = [self.pop() for _ in range(count)]
+            self.stack.append(tuple(reversed(items)))
+        elif name in _SILENT:
+            return
+        else:
+            handler = _HANDLERS.get(name)
+            if handler is None:
+                raise ValueError(f"opcode {name}")
+            handler(self, argument)
+
+    def set_items(self, items: list[Any]) -> None:
+        target = self.top()
+        if not isinstance(target, dict):
+            return
+        for key, value in zip(items[0::2], items[1::2], strict=True):
+            target[_key(key)] = value
+
+    def append_items(self, items: list[Any]) -> None:
+        target = self.top()
+        if isinstance(target, list):
+            target.extend(items)
+
+    def build(self) -> None:
+        state = self.pop()
+        target = self.top()
+        if isinstance(state, tuple) and len(state) == 2 and isinstance(state[0], dict):
+            state = state[0]
+        if isinstance(target, Opaque) and isinstance(state, dict):
+            target.state = state
+
+    def construct(self, function: Any, arguments: Any) -> Any:
+        """What calling `function` would give, from a table of understood names; nothing is called."""
+        name = function.name if isinstance(function, Global) else "an object"
+        if not isinstance(arguments, tuple):
+            arguments = ()
+        if name in _DICTS:
+            return self.pairs(arguments)
+        if name in _LISTS:
+            items = arguments[0] if arguments and isinstance(arguments[0], (list, tuple)) else ()
+            self.spend(len(items))
+            return list(items)
+        if name == "torch.Size" and arguments and isinstance(arguments[0], (list, tuple)):
+            self.spend(len(arguments[0]))
+            return tuple(arguments[0])
+        rebuilt = _rebuild(name, arguments)
+        return Opaque(name) if rebuilt is None else rebuilt
+
+    def pairs(self, arguments: tuple[Any, ...]) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        if arguments and isinstance(arguments[-1], list):
+            self.spend(len(arguments[-1]))
+            for pair in arguments[-1]:
+                if isinstance(pair, (list, tuple)) and len(pair) == 2:
+                    made[_key(pair[0])] = pair[1]
+        return made
+
+    def reduce(self) -> None:
+        arguments = self.pop()
+        function = self.pop()
+        self.stack.append(self.construct(function, arguments))
+
+    def new_object(self, keywords: bool) -> None:
+        if keywords:
+            self.pop()
+        self.reduce()
+
+    def stack_global(self) -> None:
+        name, module = self.pop(), self.pop()
+        if not (isinstance(name, str) and isinstance(module, str)):
+            raise ValueError("a global whose name is no text")
+        self.stack.append(Global(f"{module}.{name}"))
+
+    def instance(self, name: str) -> None:
+        self.stack.append(self.construct(Global(name), tuple(self.pop_mark())))
+
+    def object_from_mark(self) -> None:
+        items = self.pop_mark()
+        self.stack.append(self.construct(items[0], tuple(items[1:])))
+
+    def persistent(self, identifier: Any) -> None:
+        self.stack.append(_storage(identifier))
+
+    def memoize(self) -> None:
+        self.memo[len(self.memo)] = self.top()
+
+
+_HANDLERS: Mapping[str, Callable[[_Machine, Any], None]] = {
+    "MARK": lambda m, _: m.stack.append(_MARK),
+    "POP": lambda m, _: _drop(m),
+    "POP_MARK": lambda m, _: _drop_mark(m),
+    "DUP": lambda m, _: m.stack.append(m.top()),
+    "TUPLE": lambda m, _: m.stack.append(tuple(m.pop_mark())),
+    "LIST": lambda m, _: m.stack.append(m.pop_mark()),
+    "DICT": lambda m, _: _dict_from_mark(m),
+    "FROZENSET": lambda m, _: m.stack.append(m.pop_mark()),
+    "APPEND": lambda m, _: m.append_items([m.pop()]),
+    "APPENDS": lambda m, _: m.append_items(m.pop_mark()),
+    "ADDITEMS": lambda m, _: m.append_items(m.pop_mark()),
+    "SETITEM": lambda m, _: _set_item(m),
+    "SETITEMS": lambda m, _: m.set_items(m.pop_mark()),
+    "MEMOIZE": lambda m, _: m.memoize(),
+    "GLOBAL": lambda m, argument: m.stack.append(Global(str(argument).replace(" ", ".", 1))),
+    "STACK_GLOBAL": lambda m, _: m.stack_global(),
+    "EXT1": lambda m, argument: m.stack.append(Global(f"copyreg extension {argument}")),
+    "EXT2": lambda m, argument: m.stack.append(Global(f"copyreg extension {argument}")),
+    "EXT4": lambda m, argument: m.stack.append(Global(f"copyreg extension {argument}")),
+    "REDUCE": lambda m, _: m.reduce(),
+    "BUILD": lambda m, _: m.build(),
+    "NEWOBJ": lambda m, _: m.new_object(keywords=False),
+    "NEWOBJ_EX": lambda m, _: m.new_object(keywords=True),
+    "INST": lambda m, argument: m.instance(str(argument).replace(" ", ".", 1)),
+    "OBJ": lambda m, _: m.object_from_mark(),
+    "PERSID": lambda m, argument: m.persistent(argument),
+    "BINPERSID": lambda m, _: m.persistent(m.pop()),
+    "NEXT_BUFFER": lambda m, _: m.stack.append(Opaque("out-of-band buffer")),
+}
+
+
+def _drop(machine: _Machine) -> None:
+    machine.stack.pop()
+
+
+def _drop_mark(machine: _Machine) -> None:
+    machine.pop_mark()
+
+
+def _dict_from_mark(machine: _Machine) -> None:
+    items = machine.pop_mark()
+    machine.stack.append({_key(key): value for key, value in zip(items[0::2], items[1::2], strict=True)})
+
+
+def _set_item(machine: _Machine) -> None:
+    value, key = machine.pop(), machine.pop()
+    machine.set_items([key, value])
+
+
+def _key(key: Any) -> Any:
+    """A dictionary key that is safe to hash: a nested tuple of a hostile depth would overflow the C stack."""
+    if key is None or isinstance(key, (bool, int, float, str, bytes)):
+        return key
+    if isinstance(key, tuple) and all(isinstance(item, (bool, int, float, str)) for item in key):
+        return key
+    return f"<key {type(key).__name__.lower()}>"
+
+
+def _storage(identifier: Any) -> Any:
+    """torch's persistent id: ("storage", class, key, location, number of elements)."""
+    if isinstance(identifier, tuple) and len(identifier) >= 5 and identifier[0] == "storage":
+        kind, key, count = identifier[1], identifier[2], identifier[4]
+        if isinstance(kind, Global) and isinstance(key, str) and isinstance(count, int):
+            return Storage(kind.name, key, count)
+    return Opaque("persistent object")
+
+
+def _rebuild(name: str, arguments: tuple[Any, ...]) -> Any:
+    """The record for one of torch's rebuild functions; None when the name is not one that is understood."""
+    if name in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v3"):
+        if len(arguments) < 4 or not isinstance(arguments[0], Storage):
+            return None
+        dtype = arguments[6] if name.endswith("_v3") and len(arguments) > 6 else None
+        shape, strides = _sizes(arguments[2]), _sizes(arguments[3])
+        if shape is None or strides is None or type(arguments[1]) is not int:
+            return None
+        return Tensor(arguments[0], arguments[1], shape, strides, dtype.name if isinstance(dtype, Global) else None)
+    if name in ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"):
+        return arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
+    if name == "torch._tensor._rebuild_from_type_v2" and len(arguments) >= 3:
+        function, kind, inner = arguments[0], arguments[1], arguments[2]
+        if isinstance(kind, Global) and kind.name in ("torch.Tensor", "torch.nn.parameter.Parameter"):
+            return _rebuild(function.name, inner) if isinstance(function, Global) and isinstance(inner, tuple) else None
+        return Opaque(kind.name) if isinstance(kind, Global) else None
+    return None
+
+
+def _sizes(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, tuple) and len(value) <= 16 and all(type(item) is int and item < 1 << 48 for item in value):
+        return value
+    return None
