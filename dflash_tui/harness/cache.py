@@ -35,40 +35,15 @@ def open_features(header: FeaturesHeader, maps: Maps) -> Features:
     return Features(header, hidden, tokens.long())
 
 
-def check_identity(header: FeaturesHeader, settings: DrafterSettings, prompt_sha256: str, config_sha256: str) -> None:
-    """Refuse features of other layers, another width, another target or another text. Raises PromptRefused.
-
-    What the file does not record is not checked here; that its identity is unknown is a caveat of the result.
-    """
-    wanted = len(settings.taps) * settings.hidden_size
-    if header.hidden.shape[1] != wanted:
-        raise PromptRefused(
-            f"{header.path}: {header.hidden.shape[1]} values a token, the drafter needs {wanted} "
-            f"({len(settings.taps)} taps of {settings.hidden_size}); capture again for these taps"
-        )
-    if header.layer_ids is not None and header.layer_ids != settings.taps:
-        raise PromptRefused(
-            f"{header.path}: layers {_list(header.layer_ids)}, the drafter taps {_list(settings.taps)}; "
-            "capture again for these taps"
-        )
-    for key, expected, what in (
-        ("prompt_sha256", prompt_sha256, "another text than the prompt set's"),
-        ("target_config_sha256", config_sha256, "another target than the evaluation's"),
-    ):
-        found = header.identity.get(key)
-        if found is not None and expected and found != expected:
-            raise PromptRefused(f"{header.path}: made from {what} ({key} {found[:12]}…, expected {expected[:12]}…)")
-
-
-def check_data(features: Features, settings: DrafterSettings, last_anchor: int) -> None:
+def check_data(features: Features, settings: DrafterSettings, vocabulary: int, last_anchor: int) -> None:
     """Refuse features that end too early, hold NaN or infinity, or a tap that is all zero somewhere; refuse tokens
     outside the vocabulary. Raises PromptRefused."""
     path, hidden, tokens = features.header.path, features.hidden, features.tokens
     if hidden.shape[0] < last_anchor:
         raise PromptRefused(f"{path}: features of {hidden.shape[0]} tokens, the last anchor needs {last_anchor}")
     lowest, highest = (int(bound) for bound in torch.aminmax(tokens))
-    if lowest < 0 or highest >= settings.vocab_size:
-        raise PromptRefused(f"{path}: token ids {lowest} … {highest}, the vocabulary has {settings.vocab_size}")
+    if lowest < 0 or highest >= vocabulary:
+        raise PromptRefused(f"{path}: token ids {lowest} … {highest}, the vocabulary has {vocabulary}")
     taps = len(settings.taps)
     for start in range(0, hidden.shape[0], SCAN_ROWS):
         rows = hidden[start : start + SCAN_ROWS].reshape(-1, taps, settings.hidden_size)
@@ -132,7 +107,3 @@ def _bytes(tensor: Tensor) -> bytearray:
     if data:
         torch.frombuffer(data, dtype=torch.uint8).copy_(tensor.contiguous().view(torch.uint8).flatten())
     return data
-
-
-def _list(ids: tuple[int, ...]) -> str:
-    return ",".join(map(str, ids))

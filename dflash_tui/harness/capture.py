@@ -23,12 +23,14 @@ from dflash_tui.harness.vocabulary import Vocabulary
 REPORT_TOKENS = 32
 
 
-def capture(run_dir: Path, request: CaptureRequest) -> tuple[Path, ...]:
-    """Write the missing files and return them, in prompt order; those that exist are left alone.
+def capture(run_dir: Path) -> tuple[Path, ...]:
+    """Carry out `run_dir`/capture.json: write the missing files and return them, in prompt order.
 
-    Progress counts prompts; within a prompt, tokens. A prompt that is refused is said in log.txt and left out. Raises
-    HarnessError when the target, the set or the folder cannot be used, or when no prompt could be captured.
+    Files that exist are left alone. Progress counts prompts; within a prompt, tokens. A prompt that is refused is said
+    in log.txt and left out. Raises HarnessError when target, set or folder cannot be used, or nothing was captured.
     """
+    request = rundir.read(run_dir / rundir.CAPTURE, CaptureRequest)
+    torch.set_num_threads(request.threads)
     folder = Path(request.hidden_states)
     asked = _asked(request)
     missing = [prompt for prompt in asked if not features_path(folder, prompt.id).exists()]

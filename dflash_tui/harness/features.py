@@ -16,6 +16,7 @@ from dflash_tui.checkpoints.files import LocalFiles
 from dflash_tui.checkpoints.safetensors import read_safetensors
 from dflash_tui.checkpoints.structure import TensorInfo
 from dflash_tui.harness.errors import PromptRefused
+from dflash_tui.records.settings import DrafterSettings
 
 FORMAT = "dflash-tui.features/1"
 HIDDEN_DTYPES = ("BF16", "F16", "F32")
@@ -77,6 +78,31 @@ def read_features_header(path: Path) -> FeaturesHeader:
     )
 
 
+def check_identity(header: FeaturesHeader, settings: DrafterSettings, prompt_sha256: str, config_sha256: str) -> None:
+    """Refuse features of other layers, another width, another target or another text. Raises PromptRefused.
+
+    What the file does not record is not checked here; that its identity is unknown is a caveat of the result.
+    """
+    wanted = len(settings.taps) * settings.hidden_size
+    if header.hidden.shape[1] != wanted:
+        raise PromptRefused(
+            f"{header.path}: {header.hidden.shape[1]} values a token, the drafter needs {wanted} "
+            f"({len(settings.taps)} taps of {settings.hidden_size}); capture again for these taps"
+        )
+    if header.layer_ids is not None and header.layer_ids != settings.taps:
+        raise PromptRefused(
+            f"{header.path}: layers {_list(header.layer_ids)}, the drafter taps {_list(settings.taps)}; "
+            "capture again for these taps"
+        )
+    for key, expected, what in (
+        ("prompt_sha256", prompt_sha256, "another text than the prompt set's"),
+        ("target_config_sha256", config_sha256, "another target than the evaluation's"),
+    ):
+        found = header.identity.get(key)
+        if found is not None and expected and found != expected:
+            raise PromptRefused(f"{header.path}: made from {what} ({key} {found[:12]}…, expected {expected[:12]}…)")
+
+
 def _read(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str], str]:
     """Tensors, metadata strings and the header's SHA-256."""
     files = LocalFiles(path.parent, (path.name,))
@@ -99,3 +125,7 @@ def _layer_ids(path: Path, text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError as error:
         raise PromptRefused(f'{path}: layer_ids is {text!r}; expected numbers such as "1,3,4"') from error
+
+
+def _list(ids: tuple[int, ...]) -> str:
+    return ",".join(map(str, ids))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import time
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, TracebackType
 
@@ -15,6 +18,8 @@ from dflash_tui.records.process import ExitRecord, ProcessRecord, RunState
 
 STARTING_SECONDS = 60.0
 """A request without process.json is still starting for this long; after it, the launch is lost."""
+
+_RECORDED = b"recorded"
 
 
 def boot_id() -> str:
@@ -81,11 +86,23 @@ def stop(run_dir: Path) -> bool:
     return True
 
 
-def daemonise(run_dir: Path) -> bool:
-    """Leave the terminal: True in the detached process, False in the caller once process.json is written.
+def carry_out(run_dir: Path, work: Callable[[Path], None], started: Callable[[], None] = lambda: None) -> int:
+    """Run `work(run_dir)` in this process as a run's own, between process.json and exit.json; the exit status.
+
+    `started` is called once process.json is written: from then on a signal ends in exit.json.
+    """
+    with Ending(run_dir) as ending:
+        record(run_dir)
+        started()
+        work(run_dir)
+    return ending.code
+
+
+def detach(run_dir: Path, work: Callable[[Path], None]) -> None:
+    """`carry_out` in a process that outlives the caller and its terminal; returns once process.json is written.
 
     Double fork, own session, stdin from /dev/null, stdout and stderr into log.txt. Must come before any thread exists.
-    Raises HarnessError in the caller when the detached process died before it could record itself.
+    Raises HarnessError when the detached process died before it could record itself.
     """
     told, tell = os.pipe()
     child = os.fork()
@@ -94,25 +111,33 @@ def daemonise(run_dir: Path) -> bool:
         with os.fdopen(told, "rb") as stream:
             answer = stream.read()
         os.waitpid(child, 0)
-        if answer != b"recorded":
+        if answer != _RECORDED:
             raise HarnessError(f"{run_dir}: the detached process could not start; see {run_dir / rundir.LOG}")
-        return False
-    os.close(told)
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    _redirect(run_dir / rundir.LOG)
-    record(run_dir)
-    os.write(tell, b"recorded")
-    os.close(tell)
-    return True
+        return
+    code = 1
+    try:
+        os.close(told)
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        _redirect(run_dir / rundir.LOG)
+
+        def started() -> None:
+            os.write(tell, _RECORDED)
+            os.close(tell)
+
+        code = carry_out(run_dir, work, started)
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)  # the caller's interpreter must not be finished a second time
 
 
 class Ending:
     """Writes exit.json last, however the block under `with` ends; SIGTERM and SIGINT end it as "stopped".
 
-    Errors of this room are swallowed once recorded (`code` is then 1, 130 when stopped); others leave their traceback
-    in the log and are recorded too.
+    The error is swallowed once it is recorded; `code` is then 1, or 130 when stopped. One that is not of this room
+    also leaves its traceback on stderr (that is log.txt when detached).
     """
 
     def __init__(self, run_dir: Path) -> None:
@@ -132,15 +157,17 @@ class Ending:
         sentence: str | None = None
         outcome: RunState = "finished"
         if isinstance(error, Stopped):
-            self.code, outcome, sentence = 130, "stopped", "stopped by a signal"
+            self.code, outcome, sentence = 130, "stopped", f"stopped by {error}"
+        elif isinstance(error, HarnessError):
+            self.code, outcome, sentence = 1, "failed", str(error)
         elif error is not None:
+            traceback.print_exception(kind, error, trace)
             self.code, outcome = 1, "failed"
-            known = isinstance(error, HarnessError)
-            sentence = str(error) if known else f"{type(error).__name__}: {error}; the traceback is in {rundir.LOG}"
+            sentence = f"{type(error).__name__}: {error} (unexpected; the traceback is on stderr or in {rundir.LOG})"
         if sentence:
             rundir.say(self.run_dir, sentence)
         rundir.write(self.run_dir / rundir.EXIT, ExitRecord(outcome, self.code, rundir.now(), sentence))
-        return error is None or isinstance(error, (HarnessError, Stopped))
+        return True
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -56,14 +56,19 @@ class TargetFiles:
         """A tensor of the language model by its bare name, whatever the nesting."""
         return next((self.tensors[p + name] for p in _PREFIXES if p + name in self.tensors), None)
 
-    def place(self, name: str) -> tuple[Path, str, tuple[int, ...], int]:
-        """File, dtype, shape and byte offset of a tensor by its bare name. Raises Refused when there is none."""
+    def info(self, name: str) -> TensorInfo:
+        """A tensor by its bare name. Raises Refused when there is none."""
         info = self.find(name)
         if info is None:
             raise Refused(
                 f"{self.folder}: no tensor {name} among {len(self.tensors)}; a quantised or incomplete target? "
                 "The harness needs it in plain safetensors"
             )
+        return info
+
+    def place(self, name: str) -> tuple[Path, str, tuple[int, ...], int]:
+        """File, dtype, shape and byte offset of a tensor by its bare name. Raises Refused when there is none."""
+        info = self.info(name)
         return self.folder / info.file, info.dtype, info.shape, info.offset
 
 

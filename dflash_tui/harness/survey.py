@@ -1,0 +1,301 @@
+"""What an evaluation host has, in one answer and without torch: machine, target, prompts and their hidden states,
+the checkpoint's structure, settings and identity. What is wrong comes back as sentences, not as a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import math
+import os
+import platform
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+from dflash_tui import __version__
+from dflash_tui.checkpoints.audit import audit
+from dflash_tui.checkpoints.errors import CheckpointError, SettingsMissing
+from dflash_tui.checkpoints.files import LocalFiles, local_files
+from dflash_tui.checkpoints.identity import quick_id
+from dflash_tui.checkpoints.opening import read_configs, read_json, read_structure
+from dflash_tui.checkpoints.settings import resolve_settings
+from dflash_tui.checkpoints.structure import Structure
+from dflash_tui.harness.errors import HarnessError, PromptRefused
+from dflash_tui.harness.features import FeaturesHeader, check_identity, features_path, read_features_header
+from dflash_tui.harness.identity import identify
+from dflash_tui.harness.process import boot_id
+from dflash_tui.harness.prompts import Prompt, read_prompts
+from dflash_tui.harness.requests import SurveyRequest
+from dflash_tui.harness.target_files import TargetFiles, open_target
+from dflash_tui.records import codec
+from dflash_tui.records.checkpoint import Audit
+from dflash_tui.records.settings import DrafterSettings
+
+TORCH_BYTES = 512 << 20
+"""Roughly what an idle interpreter with torch takes."""
+
+
+class Problems:
+    """Collects what is wrong: `severity` "error" means that an evaluation cannot run, "warn" that it will say less."""
+
+    def __init__(self) -> None:
+        self.found: list[dict[str, str]] = []
+
+    def add(self, severity: Literal["error", "warn"], about: str, sentence: str) -> None:
+        """Note one problem of the thing `about`."""
+        self.found.append({"severity": severity, "about": about, "sentence": sentence})
+
+    @contextlib.contextmanager
+    def noting(self, about: str) -> Iterator[None]:
+        """Note what the block raises as an error about `about`, and go on after it."""
+        try:
+            yield
+        except (HarnessError, CheckpointError) as error:
+            self.add("error", about, str(error))
+        except OSError as error:
+            self.add("error", about, f"{error.filename or about}: {error.strerror}")
+
+
+def answer(request: bytes) -> str:
+    """The survey as JSON text. Raises HarnessError when the request itself is not one."""
+    try:
+        wanted = codec.loads(SurveyRequest, request, "survey request")
+    except codec.RecordError as error:
+        raise HarnessError(str(error)) from error
+    return codec.dumps(_plain(survey(wanted)))
+
+
+def survey(wanted: SurveyRequest) -> dict[str, Any]:
+    """`host`, `target`, `checkpoint` (null where not asked or not readable), `prompts`, `memory_needed` in bytes (null
+    when the settings are unknown) and `problems`."""
+    problems = Problems()
+    host = _host(wanted.space_at, problems)
+    target: TargetFiles | None = None
+    if wanted.target is not None:
+        with problems.noting("target"):
+            target = open_target(Path(wanted.target))
+    checkpoint, settings = None, None
+    if wanted.checkpoint is not None:
+        with problems.noting("checkpoint"):
+            checkpoint, settings = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
+    prompts: list[dict[str, Any]] = []
+    headers: list[FeaturesHeader] = []
+    if wanted.prompts_path is not None:
+        with problems.noting("prompts"):
+            for prompt in read_prompts(Path(wanted.prompts_path))[: wanted.prompts_asked]:
+                entry, header = _prompt(wanted, prompt, target, settings, problems)
+                prompts.append(entry)
+                headers += [header] if header is not None else []
+        if prompts and wanted.hidden_states is not None and not headers:
+            problems.add("error", "hidden states", f"{wanted.hidden_states}: none of the prompts has usable ones")
+    return {
+        "version": 1,
+        "host": host,
+        "target": None if target is None else _target(target, problems),
+        "checkpoint": checkpoint,
+        "prompts": prompts,
+        "memory_needed": None if settings is None else memory_needed(settings, headers),
+        "problems": problems.found,
+    }
+
+
+def memory_needed(settings: DrafterSettings, headers: list[FeaturesHeader]) -> int:
+    """An estimate of anonymous memory, bytes. Weights and features stay in the page cache; what counts is the float32
+    copy of one matrix at a time, one prompt's context in float32 and torch itself."""
+    hidden, taps = settings.hidden_size, len(settings.taps)
+    matrix = max(hidden * hidden * taps, hidden * settings.intermediate_size)
+    rows = max((header.hidden.shape[0] for header in headers), default=0)
+    shared = 2 * settings.num_hidden_layers * settings.num_key_value_heads * settings.head_dim
+    return TORCH_BYTES + 4 * (matrix + rows * (taps * hidden + 3 * hidden + shared))
+
+
+def _host(space_at: str | None, problems: Problems) -> dict[str, Any]:
+    try:
+        torch: str | None = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        torch = None
+        problems.add(
+            "error",
+            "torch",
+            f"{sys.executable} (Python {platform.python_version()}) has no torch; install it with: "
+            f"{sys.executable} -m pip install torch --index-url https://download.pytorch.org/whl/cpu",
+        )
+    memory = _meminfo()
+    found: dict[str, Any] = {
+        "hostname": socket.gethostname(),
+        "boot_id": boot_id(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "torch": torch,
+        "platform": platform.platform(),
+        "harness": __version__,
+        "cpus": os.cpu_count(),
+        "cpus_usable": len(os.sched_getaffinity(0)),
+        "memory_total": memory.get("MemTotal"),
+        "memory_available": memory.get("MemAvailable"),
+        "memory_limit": _memory_limit(),
+        "loadavg": list(os.getloadavg()),
+        "free_bytes": None,
+    }
+    if space_at is not None:
+        with problems.noting("space"):
+            place = Path(space_at)
+            while not place.exists() and place != place.parent:
+                place = place.parent
+            space = os.statvfs(place)
+            found["free_bytes"] = space.f_bavail * space.f_frsize
+    return found
+
+
+def _target(target: TargetFiles, problems: Problems) -> dict[str, Any]:
+    size = {info.file for info in target.tensors.values()}
+    for name in ("embed_tokens.weight", *(() if target.tied else ("lm_head.weight",))):
+        with problems.noting("target"):
+            target.info(name)
+    return {
+        "path": os.fspath(target.folder),
+        "name": target.name,
+        "config_sha256": target.config_sha256,
+        "architectures": target.config.get("architectures"),
+        "vocab_size": target.text.get("vocab_size"),
+        "num_hidden_layers": target.text.get("num_hidden_layers"),
+        "tensors": len(target.tensors),
+        "bytes": sum((target.folder / name).stat().st_size for name in size),
+        "mtime": max((target.folder / name).stat().st_mtime for name in (*size, "config.json")),
+    }
+
+
+def _prompt(
+    wanted: SurveyRequest,
+    prompt: Prompt,
+    target: TargetFiles | None,
+    settings: DrafterSettings | None,
+    problems: Problems,
+) -> tuple[dict[str, Any], FeaturesHeader | None]:
+    """The prompt's entry: `features` is the file's name when an evaluation can use it, else null; `found` says whether
+    a file (or a link to nothing) is there at all."""
+    entry: dict[str, Any] = {"id": prompt.id, "sha256": prompt.sha256, "tokens": None, "found": False, "features": None}
+    if prompt.token_ids is not None:
+        entry["tokens"] = len(prompt.token_ids)
+    if wanted.hidden_states is None:
+        return entry, None
+    path = features_path(Path(wanted.hidden_states), prompt.id)
+    if not os.path.lexists(path):
+        return entry, None
+    entry["found"] = True
+    try:
+        header = read_features_header(path)
+        entry |= {
+            "mtime": path.stat().st_mtime,
+            "features_id": header.header_id,
+            "layer_ids": header.layer_ids,
+            "identity": header.identity,
+            "prompt_len": header.prompt_len,
+            "completion_len": header.completion_len,
+        }
+        if settings is not None:
+            check_identity(header, settings, prompt.sha256, "" if target is None else target.config_sha256)
+    except PromptRefused as error:
+        problems.add("warn", f"prompt {prompt.id}", str(error))
+        return entry, None
+    return entry | {"features": path.name}, header
+
+
+def _checkpoint(
+    wanted: SurveyRequest, path: Path, target: TargetFiles | None, problems: Problems
+) -> tuple[dict[str, Any], DrafterSettings | None]:
+    files = local_files(path)
+    structure = read_structure(files)
+    configs = [(os.fspath(path / name), data) for name, data in read_configs(files)] if path.is_dir() else []
+    if path.is_file() and (path.parent / "config.json").is_file():
+        configs = [(os.fspath(path.parent / "config.json"), read_json(LocalFiles(path.parent), "config.json"))]
+    if wanted.drafter_config is not None:
+        with problems.noting("drafter config"):
+            own = Path(wanted.drafter_config)
+            configs.append((wanted.drafter_config, read_json(LocalFiles(own.parent), own.name)))
+    settings: DrafterSettings | None = None
+    found = audit(structure, configs[0][1] if configs else None)
+    _check(path, found, problems)
+    if found.family == "dflash":
+        with problems.noting("drafter settings"):
+            settings = _settings(structure, configs, wanted.overrides, target)
+    entry: dict[str, Any] = {
+        "path": os.fspath(path),
+        "container": structure.container,
+        "files": list(structure.files),
+        "size": sum(files.size(name) for name in structure.files),
+        "step": structure.step,
+        "args": structure.args,
+        "sources": dict(structure.sources),
+        "quick_id": quick_id(structure),
+        "weights_id": None,
+        "audit": found,
+        "settings": settings,
+    }
+    if wanted.weights_id and target is not None and found.family == "dflash" and not found.missing:
+        with problems.noting("weights"):
+            weights = identify(structure, files, target)
+            entry["weights_id"] = weights.sha256
+            entry["audit"] = codec.to_data(found) | {"embedding": weights.embedding, "head": weights.head}
+    return entry, settings
+
+
+def _check(path: Path, found: Audit, problems: Problems) -> None:
+    if found.family != "dflash":
+        problems.add(
+            "error", "checkpoint", f"{path}: its keys are those of {found.family}; only dflash v1 is evaluated"
+        )
+    for names, what in ((found.missing, "tensors are missing"), (found.mismatched, "tensors have an unexpected shape")):
+        if names:
+            problems.add("error", "checkpoint", f"{path}: {len(names)} {what}: {'; '.join(names[:4])}")
+
+
+def _settings(
+    structure: Structure,
+    configs: list[tuple[str, dict[str, Any]]],
+    overrides: dict[str, Any],
+    target: TargetFiles | None,
+) -> DrafterSettings:
+    """`resolve_settings`; where only the vocabulary's size is unknown it is the target's, whose head is used."""
+    try:
+        return resolve_settings(structure, configs, overrides)
+    except SettingsMissing as error:
+        size = None if target is None else target.text.get("vocab_size")
+        if error.fields != ("vocab_size",) or target is None or not isinstance(size, int):
+            raise
+        described = (os.fspath(target.folder / "config.json"), {"vocab_size": size})
+        return resolve_settings(structure, [*configs, described], overrides)
+
+
+def _meminfo() -> dict[str, int]:
+    """MemTotal and MemAvailable in bytes; what the system does not tell is left out."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            key, _, rest = line.partition(":")
+            if key in ("MemTotal", "MemAvailable"):
+                found[key] = int(rest.split()[0]) * 1024
+    return found
+
+
+def _memory_limit() -> int | None:
+    """The container's own limit in bytes (cgroup v2, v1), None where there is none."""
+    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            limit = int(Path(place).read_text(encoding="ascii"))
+            return limit if limit < 1 << 60 else None
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """JSON data of whatever a checkpoint's args hold: what JSON cannot say becomes its text."""
+    value = codec.to_data(value)
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
