@@ -1,0 +1,70 @@
+"""A checkpoint's files on a host, as `checkpoints.files.Files`: synchronous reads in a worker thread, carried out by
+the event loop that owns the host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TypeVar
+
+from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
+from dflash_tui.hosts.base import FileMissing, Host, ReadShort
+
+T = TypeVar("T")
+
+_TIMEOUT = 300.0  # seconds for one answer; hosts bound their own commands far below that
+_AT_ONCE = 8  # reads under way together
+
+
+class RemoteFiles:
+    """The files `sizes` (relative name → bytes) below `folder`. Made in the event loop, used in a thread."""
+
+    def __init__(self, host: Host, folder: str, sizes: Mapping[str, int]) -> None:
+        self._host = host
+        self._folder = folder.rstrip("/")
+        self._sizes = dict(sizes)
+        self._loop = asyncio.get_running_loop()
+
+    def names(self) -> list[str]:
+        """Relative names, sorted."""
+        return sorted(self._sizes)
+
+    def size(self, name: str) -> int:
+        """Bytes in the file, as listed. Raises CheckpointError for a name that was not listed."""
+        try:
+            return self._sizes[name]
+        except KeyError:
+            raise CheckpointError(f"{self._path(name)}: is not among the files that were listed") from None
+
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Exactly these bytes. Raises CheckpointIncomplete where the file is shorter or gone, else HostError."""
+        return self._await(self._read(name, offset, length))
+
+    def read_many(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each (offset, length), several reads at a time."""
+        return self._await(self._read_all(name, ranges))
+
+    async def _read(self, name: str, offset: int, length: int) -> bytes:
+        path = self._path(name)
+        try:
+            return await self._host.read(path, offset, length)
+        except (ReadShort, FileMissing) as error:
+            raise CheckpointIncomplete(f"{path}: bytes {offset} … {offset + length} can't be read ({error})") from error
+
+    async def _read_all(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        gate = asyncio.Semaphore(_AT_ONCE)
+
+        async def one(offset: int, length: int) -> bytes:
+            async with gate:
+                return await self._read(name, offset, length)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(offset, length)) for offset, length in ranges]
+        return [task.result() for task in tasks]
+
+    def _await(self, work: Coroutine[object, object, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
+
+    def _path(self, name: str) -> str:
+        return f"{self._folder}/{name}"
+
