@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import getopt
+import os
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from dflash_tui.demo.confine import Folder
@@ -42,7 +45,7 @@ class Call:
 
     async def complain(self, sentence: str) -> None:
         """A line on standard error, led by the command's name as the real ones do."""
-        await self.stderr.write(f"{self.argv[0]}: {sentence}\n".encode("utf-8", "surrogateescape"))
+        await self.stderr.write(os.fsencode(f"{self.argv[0]}: {sentence}\n"))
 
 
 Command = Callable[[Call], Awaitable[int]]
@@ -56,6 +59,54 @@ class Side:
     name: str
     folder: Folder
     commands: Mapping[str, Command]
+
+
+class Misused(Exception):
+    """A command was called in a way that it does not know here; the sentence says what it knows."""
+
+
+@dataclass
+class Answer:
+    """What a short command says, at once at its end: text for standard output, lines of complaint, exit status."""
+
+    out: str = ""
+    complaints: list[str] = field(default_factory=list)
+    status: int = 0
+
+    def fail(self, sentence: str, error: OSError | None = None) -> None:
+        """Add a complaint, with the system's words for an error; the status becomes 1."""
+        self.complaints.append(f"{sentence}: {error.strerror}" if error else sentence)
+        self.status = 1
+
+
+Short = Callable[[Folder, Sequence[str]], Answer]
+"""A command that needs no streams: from its folder and its arguments (its name not among them) to its answer. It may
+block, and raise OSError and Misused."""
+
+
+def short(answering: Short) -> Command:
+    """The command that answers so, in a thread."""
+
+    async def command(call: Call) -> int:
+        answer = await asyncio.to_thread(answering, call.side.folder, call.argv[1:])
+        for sentence in answer.complaints:
+            await call.complain(sentence)
+        await call.stdout.write(os.fsencode(answer.out))
+        return answer.status
+
+    return command
+
+
+def options(words: Sequence[str], flags: str, names: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """The options (later ones win) and operands among a command's arguments, in any order as GNU's getopt takes them.
+
+    `flags` and `names` as for `getopt`. Raises Misused.
+    """
+    try:
+        found, operands = getopt.gnu_getopt(list(words), flags, list(names))
+    except getopt.GetoptError as error:
+        raise Misused(f"{error.msg}; only the commonest options are known here") from error
+    return dict(found), operands
 
 
 async def run_line(side: Side, line: str, stdin: Reader, stdout: Writer, stderr: Writer) -> int:
@@ -87,13 +138,16 @@ async def run(call: Call) -> int:
         return await call.side.commands[call.argv[0]](call)
     except (BrokenPipeError, ConnectionError):
         return 128 + 13  # SIGPIPE, as a real command would end whose reader is gone
+    except Misused as error:
+        await call.complain(str(error))
+        return 1
     except OSError as error:
         await call.complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
         return 1
 
 
 def shell_syntax(line: str) -> str:
-    """The first character of a command line that only a shell could give a meaning to; "" when it is words and quotes."""
+    """The first character that only a shell could give a meaning to; "" when the line is words and quotes."""
     quote = ""
     escaped = False
     for character in line:

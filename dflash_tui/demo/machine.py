@@ -9,9 +9,11 @@ import signal
 import site
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
-from dflash_tui.demo.commands import REFUSED, Call, Command, Writer
+from dflash_tui.demo.commands import REFUSED, Answer, Call, Command, Short, Writer
+from dflash_tui.demo.confine import Folder
 from dflash_tui.demo.reaper import MARK
 from dflash_tui.hosts.running import together
 
@@ -54,17 +56,18 @@ def python(root: str) -> Command:
                 except PermissionError:
                     await call.complain(f"{word}: Permission denied")
                     return REFUSED
-        archive = call.side.folder.resolve(call.argv[1])
-        if not os.path.isfile(archive):
+        archive = Path(call.side.folder.resolve(call.argv[1]))
+        if not await asyncio.to_thread(archive.is_file):
             await call.complain(f"can't open file '{call.argv[1]}': [Errno 2] No such file or directory")
             return 2
-        return await _process(call, [sys.executable, archive, *call.argv[2:]], environment(root, call.side.folder.root))
+        argv = [sys.executable, str(archive), *call.argv[2:]]
+        return await _process(call, argv, environment(root, call.side.folder.root))
 
     return command
 
 
 async def _process(call: Call, argv: list[str], env: Mapping[str, str]) -> int:
-    """Run a process in a session of its own between the call's streams. It ends with the call, unless it has detached."""
+    """Run a process in a session of its own between the call's streams. It ends with the call, unless it detached."""
     process = await asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
@@ -74,7 +77,9 @@ async def _process(call: Call, argv: list[str], env: Mapping[str, str]) -> int:
         env=env,
         start_new_session=True,
     )
-    assert process.stdin and process.stdout and process.stderr
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
     feeding = asyncio.create_task(_feed(call, process.stdin))
     try:
         await together(_forward(process.stdout, call.stdout), _forward(process.stderr, call.stderr))
@@ -102,57 +107,35 @@ async def _forward(source: asyncio.StreamReader, sink: Writer) -> None:
         await sink.write(data)
 
 
-async def date(call: Call) -> int:
-    """`date [-u] [+FORMAT]`, with `%N`."""
-    form = next((word[1:] for word in call.argv[1:] if word.startswith("+")), "%a %b %e %H:%M:%S UTC %Y")
-    now = time.time_ns()
-    text = time.strftime(form.replace("%N", f"{now % 10**9:09d}").replace("%s", str(now // 10**9)), time.gmtime(now // 10**9))
-    await call.stdout.write(f"{text}\n".encode())
-    return 0
+def date(folder: Folder, words: Sequence[str]) -> Answer:
+    """`date [-u] [+FORMAT]`, with `%N`; the demo's hosts live in UTC."""
+    form = next((word[1:] for word in words if word.startswith("+")), "%a %b %e %H:%M:%S UTC %Y")
+    seconds, rest = divmod(time.time_ns(), 10**9)
+    form = form.replace("%N", f"{rest:09d}").replace("%s", str(seconds)).replace("%z", "+0000")
+    return Answer(time.strftime(form, time.gmtime(seconds)) + "\n")
 
 
-async def uname(call: Call) -> int:
-    """`uname [-s] [-n] [-r] [-m] [-a]`"""
+def uname(folder: Folder, words: Sequence[str]) -> Answer:
+    """`uname [-s] [-r] [-m] [-a]`"""
     system = os.uname()
-    parts = {"s": system.sysname, "n": call.side.name, "r": system.release, "m": system.machine}
-    asked = "".join(word.lstrip("-") for word in call.argv[1:]) or "s"
-    await call.stdout.write((" ".join(text for key, text in parts.items() if key in asked or "a" in asked) + "\n").encode())
-    return 0
+    parts = {"s": system.sysname, "r": system.release, "m": system.machine}
+    asked = "".join(word.lstrip("-") for word in words) or "s"
+    return Answer(" ".join(text for key, text in parts.items() if key in asked or "a" in asked) + "\n")
 
 
-async def hostname(call: Call) -> int:
-    """`hostname`"""
-    await call.stdout.write(f"{call.side.name}\n".encode())
-    return 0
-
-
-async def nproc(call: Call) -> int:
+def nproc(folder: Folder, words: Sequence[str]) -> Answer:
     """`nproc`"""
-    await call.stdout.write(f"{os.cpu_count() or 1}\n".encode())
-    return 0
+    return Answer(f"{os.cpu_count() or 1}\n")
 
 
-async def true(call: Call) -> int:
+def true(folder: Folder, words: Sequence[str]) -> Answer:
     """`true`"""
-    return 0
+    return Answer()
 
 
-async def sleep(call: Call) -> int:
-    """`sleep SECONDS`"""
-    try:
-        seconds = float(call.argv[1])
-    except (IndexError, ValueError):
-        await call.complain("expected a number of seconds")
-        return 1
-    await asyncio.sleep(seconds)
-    return 0
-
-
-MACHINE: dict[str, Command] = {
+MACHINE: dict[str, Short] = {
     "date": date,
-    "hostname": hostname,
     "nproc": nproc,
-    "sleep": sleep,
     "true": true,
     "uname": uname,
 }

@@ -92,7 +92,7 @@ async def _exec(call: Call, container: Container, words: Sequence[str]) -> int:
 
 
 async def _pull(call: Call, container: Container, words: Sequence[str]) -> int:
-    """Copies a file out. The real one opens the destination first and ends with 0 when the copy failed: so does this."""
+    """Copies a file out. The real one opens the destination first, and ends with 0 when the copy failed."""
     if len(words) != 2:
         await call.stderr.write(f"400 not enough arguments\n{_USAGE}".encode())
         return _DIED

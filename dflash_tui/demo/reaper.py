@@ -44,7 +44,7 @@ def main(base: str) -> int:
 
 
 def reap(root: str) -> bool:
-    """End every process of the demo and remove its folder; False when something is still there after `LIMIT` seconds."""
+    """End every process of the demo and remove its folder; False when something is left after `LIMIT` seconds."""
     end = time.monotonic() + LIMIT
     told: dict[int, float] = {}
     quiet = 0
@@ -65,7 +65,7 @@ def reap(root: str) -> bool:
 
 
 def living(root: str) -> Iterator[int]:
-    """Pids of the demo's processes: those that carry the mark, and those that a ``process.json`` in the folder names."""
+    """Pids of the demo's processes: those with the mark, and those that a ``process.json`` in the folder names."""
     yield from _marked(root) if os.path.isdir("/proc/self") else _named_in_commands(root)
     for folder, _, files in os.walk(root):
         if "process.json" in files and (pid := _recorded(os.path.join(folder, "process.json"))):

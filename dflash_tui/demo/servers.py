@@ -1,4 +1,4 @@
-"""The demo's SSH servers: on loopback, in this process, for one key, with one side's files and commands and nothing else."""
+"""The demo's SSH servers: on loopback, in this process, for one key, with one side's files and commands only."""
 
 from __future__ import annotations
 

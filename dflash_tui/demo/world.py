@@ -1,4 +1,4 @@
-"""The demo's whole world: a hypervisor with a container that trains, and an evaluation host, in one temporary folder."""
+"""The demo's whole world: a hypervisor whose container trains, and an evaluation host, in one temporary folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from types import TracebackType
 
 from dflash_tui.config import Config, EvaluationConfig, HostConfig, TrainingConfig
 from dflash_tui.demo import reaper
-from dflash_tui.demo.commands import Side
+from dflash_tui.demo.changes import CHANGES
+from dflash_tui.demo.commands import Side, short
 from dflash_tui.demo.confine import Folder
 from dflash_tui.demo.contents import CONTENTS
 from dflash_tui.demo.corpus import DATA
@@ -24,6 +25,7 @@ from dflash_tui.demo.errors import DemoError
 from dflash_tui.demo.machine import MACHINE, environment, python
 from dflash_tui.demo.proxmox import Container, pct
 from dflash_tui.demo.servers import Server, fresh_key, listen
+from dflash_tui.demo.tail import tail
 from dflash_tui.hosts.base import Host
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.ssh import SshHost
@@ -37,9 +39,9 @@ _REAPER_SECONDS = reaper.LIMIT + 5
 class DemoWorld:
     """The demo from its start to its end: `async with DemoWorld() as world`.
 
-    It holds two SSH servers of this process, a trainer as a child process, and a reaper that ends everything and removes
-    the folder when this process is done or dead. `hosts` are "pve", "ct200" and "lab", `config` what a user would have
-    written for them, `baseline` the shipped drafter's folder on the lab.
+    It holds two SSH servers of this process, a trainer as a child process, and a reaper that ends everything and
+    removes the folder when this process is done or dead. `hosts` are "pve", "ct200" and "lab",
+    `config` what a user would have written for them, `baseline` the shipped drafter's folder on the lab.
     """
 
     def __init__(
@@ -52,7 +54,7 @@ class DemoWorld:
         train: bool = True,
         data: Path = DATA,
     ) -> None:
-        """`steps` None: the trainer's own number; `min_step` seconds a step takes at least; `data` the shipped files."""
+        """`steps` None: the trainer's own number; `min_step`: least seconds of a step; `data`: the shipped files."""
         self._data = data
         self._seed, self._steps, self._block_size, self._min_step = seed, steps, block_size, min_step
         self._train = train
@@ -80,7 +82,8 @@ class DemoWorld:
         if self._trainer is None or self._trainer.poll() in (None, 0):
             return None
         said = (self.root / "trainer.out").read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return f"the demo's trainer ended with status {self._trainer.returncode}: {said[-1] if said else 'it said nothing'}"
+        last = said[-1] if said else "it said nothing"
+        return f"the demo's trainer ended with status {self._trainer.returncode}: {last}"
 
     async def __aenter__(self) -> DemoWorld:
         try:
@@ -95,14 +98,15 @@ class DemoWorld:
     ) -> None:
         clean = await self._close()
         if not clean and kind is None:
-            raise DemoError(f"{self.root}: something of the demo is still there; end its processes and remove the folder")
+            raise DemoError(f"{self.root}: something of the demo is left; end its processes and remove the folder")
 
     async def _start(self) -> None:
         self._reaper, self.root = await asyncio.to_thread(_start_reaper)
         await asyncio.to_thread(_lay_out, self.root, self._data)
         if self._train:
             self._trainer = self._start_trainer()
-        common = CONTENTS | ENTRIES | MACHINE
+        plain = {name: short(answering) for name, answering in (ENTRIES | CHANGES | MACHINE).items()}
+        common = CONTENTS | plain | {"tail": tail}
         sides = {name: Folder(str(self.root / name)) for name in ("pve", "ct200", "lab")}
         self.container = Container(VMID, Side("trainer", sides["ct200"], common))
         key = fresh_key()
