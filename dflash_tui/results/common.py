@@ -8,8 +8,8 @@ from dflash_tui.measure.summary import cut
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.result import Evaluation, Score
 from dflash_tui.results import evidence
-from dflash_tui.results.errors import NothingInCommon
-from dflash_tui.results.evaluation import with_blocks
+from dflash_tui.results.errors import NothingInCommon, NothingMeasured
+from dflash_tui.results.evaluation import quick_of, with_blocks
 
 Pair = tuple[Evaluation, Evaluation]
 
@@ -101,6 +101,23 @@ def on_common_anchors(current: Evaluation, previous: Evaluation) -> Pair | None:
     if not kept:
         return None
     return with_blocks(current, [mine[p] for p in kept]), with_blocks(previous, [other[p] for p in kept])
+
+
+def at_equal_blocks(current: Evaluation, previous: Evaluation) -> Pair:
+    """Both results, a full one as its quick part where that has as many blocks as the other one; else as they are."""
+    if current.pooled.blocks > previous.pooled.blocks:
+        return _like(current, previous), previous
+    return current, _like(previous, current)
+
+
+def _like(full: Evaluation, other: Evaluation) -> Evaluation:
+    if not full.blocks or full.preset != "full" or full.pooled.blocks == other.pooled.blocks:
+        return full
+    try:
+        quick = quick_of(full)
+    except NothingMeasured:
+        return full
+    return quick if quick.pooled.blocks == other.pooled.blocks else full
 
 
 def _by_place(evaluation: Evaluation) -> dict[tuple[str, int], BlockRecord]:

@@ -11,6 +11,10 @@ class ResultDamaged(ResultError):
     """A result file is not what it should be; the sentence names file and line or key."""
 
 
+class NothingMeasured(ResultError):
+    """A run, or the part of it that was asked for, has no block yet."""
+
+
 class NotRecognised(ResultError):
     """A file holds none of the result shapes that can be read; the sentence says which keys were found."""
 

@@ -15,7 +15,7 @@ from dflash_tui.records.codec import RecordError, loads, to_data
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.manifest import MANIFEST_VERSION, CheckpointRef, Manifest
 from dflash_tui.records.result import METRICS, Evaluation, Results
-from dflash_tui.results.errors import ResultDamaged, ResultError
+from dflash_tui.results.errors import NothingMeasured, ResultDamaged, ResultError
 
 RUN_FILES = ("manifest.json", "blocks.jsonl", "results.json", "audit.json", "facts.jsonl")
 
@@ -24,15 +24,17 @@ def from_run(folder: Path) -> Evaluation:
     """The evaluation in a run folder (``manifest.json``, ``blocks.jsonl``; ``results.json``, ``audit.json`` and
     ``facts.jsonl`` where they are there). A run that still runs gives its blocks so far.
 
-    Raises ResultDamaged naming file and line; ResultError when nothing was measured yet.
+    Raises ResultDamaged naming file and line, NothingMeasured without a block.
     """
     manifest = read_manifest(folder)
     results = _results(folder, manifest)
     blocks = _blocks(folder / "blocks.jsonl", manifest.block_size - 1, ends_torn=results is None)
-    summary = summarise(manifest.run_id, manifest.block_size - 1, blocks) if blocks else results
-    if summary is None:
-        raise ResultError(f"{folder}: no block was measured yet; see log.txt there")
-    if results is not None and blocks:
+    if not blocks and results is None:
+        raise NothingMeasured(f"{folder}: no block was measured yet; see log.txt there")
+    if not blocks:
+        raise ResultDamaged(f"{folder / 'blocks.jsonl'}: holds no blocks, results.json beside it does; fetch it again")
+    summary = summarise(manifest.run_id, manifest.block_size - 1, blocks)
+    if results is not None:
         _agree(folder, results, summary)
     checkpoint = manifest.checkpoint
     facts = _facts(folder, manifest)
@@ -84,7 +86,8 @@ def read_manifest(folder: Path) -> Manifest:
 def quick_of(full: Evaluation) -> Evaluation:
     """The quick result inside a full one: the even anchors of each prompt's 30, of the first three prompts asked.
 
-    Raises ResultError when the result keeps no blocks, is no full one, or none of its first prompts was measured.
+    Raises ResultError when the result keeps no blocks or is no full one, NothingMeasured when none of the three was
+    measured.
     """
     if not full.blocks:
         raise ResultError(
@@ -98,7 +101,7 @@ def quick_of(full: Evaluation) -> Evaluation:
         if prompt in first:
             blocks += sorted(group, key=lambda block: block.anchor)[:FULL_ANCHORS:2]
     if not blocks:
-        raise ResultError(f"{full.name}: none of its first prompts ({', '.join(first)}) was measured")
+        raise NothingMeasured(f"{full.name}: none of its first prompts ({', '.join(first)}) was measured")
     return replace(with_blocks(full, blocks), name=f"{full.name} (quick part)", preset="quick", prompts_asked=first,
                    prompts_asked_count=len(first), request_id=None)  # fmt: skip
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-# C0 and C1 controls, line and paragraph separators, and the marks that reorder what a reader sees
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+# C0 and C1 controls, line and paragraph separators, marks that reorder what a reader sees, halves of surrogate pairs
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _ACTIVE = re.compile(r"([\\`*\[\]<>|~&]|!(?=\[)|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9]))")
 _LEADING = re.compile(r"^(\s*)([#+=-]|\d+[.)](?=\s))")
 
@@ -27,8 +27,8 @@ def plain(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """The text as a code span, fenced by more backticks than it holds; safe in a table cell."""
-    shown = visible(text).replace("|", "\\|") or " "
+    """The text as a code span, fenced by more backticks than it holds. Not for table cells: a bar would end one."""
+    shown = visible(text) or " "
     fence = "`" * (max((len(run) for run in re.findall("`+", shown)), default=0) + 1)
     pad = " " if shown[0] == "`" or shown[-1] == "`" else ""
     return f"{fence}{pad}{shown}{pad}{fence}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dflash_tui.records.result import METRICS, Evaluation
-from dflash_tui.results.common import common_prompts, on_common_anchors
+from dflash_tui.results.common import at_equal_blocks, common_prompts, on_common_anchors
 from dflash_tui.results.statistics import interval
 
 Interval = tuple[float, float]
@@ -16,7 +16,8 @@ Interval = tuple[float, float]
 class Pairing:
     """`by`: "anchors" when the same blocks stand on both sides, "prompts" when only the prompts are the same, else
     "none". `differences`: for each metric, current − previous per prompt. `deltas` are between pooled means of
-    `blocks` (current, previous) blocks: of the paired ones when paired by anchors."""
+    `blocks` (current, previous) blocks: of the paired ones when paired by anchors, and of a full result's quick part
+    where that makes the numbers of blocks equal."""
 
     by: Literal["anchors", "prompts", "none"]
     differences: dict[str, tuple[float, ...]]
@@ -36,7 +37,7 @@ class Pairing:
 def pair(current: Evaluation, previous: Evaluation) -> Pairing:
     """Pairs by anchor where both keep blocks, else by prompt where both keep prompts."""
     same = on_common_anchors(current, previous)
-    mine, other = same if same is not None else (current, previous)
+    mine, other = same if same is not None else at_equal_blocks(current, previous)
     shared = [p for p in common_prompts(mine, other) if p in mine.per_prompt and p in other.per_prompt]
     differences = {}
     for metric in METRICS:

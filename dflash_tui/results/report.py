@@ -11,8 +11,6 @@ from dflash_tui.records.result import METRICS, Evaluation, Score
 from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, caveats_of_others, merged
 from dflash_tui.results.compare import compare
-from dflash_tui.results.errors import ResultError
-from dflash_tui.results.evaluation import quick_of
 from dflash_tui.results.markdown import code, plain, table
 from dflash_tui.results.statistics import interval
 
@@ -30,8 +28,8 @@ def report(
 ) -> str:
     """Markdown about `current`; `others` are further results of the same checkpoint (a quick one beside a full one).
 
-    Differences from `previous` are taken at equal block counts where `current`, one of `others` or the quick part of
-    `current` has as many. `live_now` {step, total, line, at} is the training's newest line at the time of the report.
+    Differences from `previous` are taken at equal block counts where `current`, its quick part or one of `others` has
+    as many. `live_now` {step, total, line, at} is the training's newest line at the time of the report.
     """
     side = _equal_blocks(current, others, previous)
     comparison = compare(side, previous) if previous is not None else None
@@ -56,14 +54,10 @@ def _what(evaluation: Evaluation) -> str:
 
 def _equal_blocks(current: Evaluation, others: Sequence[Evaluation], previous: Evaluation | None) -> Evaluation:
     """The result of the checkpoint that has as many blocks as `previous`; `current` where none has."""
-    if previous is None or current.blocks and previous.blocks:  # two with blocks are paired block by block anyway
+    if previous is None or current.blocks:  # with blocks at hand, equal parts are taken by `compare`
         return current
-    candidates = [current, *(other for other in others if evidence.same_checkpoint(current, other))]
-    try:
-        candidates.append(quick_of(current))
-    except ResultError:
-        pass  # no full result with blocks: nothing to take a quick part of
-    return next((c for c in candidates if c.pooled.blocks == previous.pooled.blocks), current)
+    same = [current, *(other for other in others if evidence.same_checkpoint(current, other))]
+    return next((result for result in same if result.pooled.blocks == previous.pooled.blocks), current)
 
 
 def _evaluated(current: Evaluation, others: Sequence[Evaluation], previous: Evaluation | None) -> list[str]:
@@ -127,7 +121,7 @@ def _measured(evaluation: Evaluation) -> str:
 def _values(current: Evaluation, others: Sequence[Evaluation], previous: Evaluation | None) -> list[str]:
     columns = [("current", e) for e in sorted((current, *others), key=lambda e: e.pooled.blocks)]
     columns += [("previous", previous)] if previous is not None else []
-    header = [""] + [f"{side} ({_size(evaluation)})" for side, evaluation in columns]
+    header = ["", *(f"{side} ({_size(evaluation, preset=side == 'current')})" for side, evaluation in columns)]
     scores = [evaluation.pooled for _, evaluation in columns]
     rows = [[label, *(_figure(score.streak.get(metric)) for score in scores)] for metric, label in LABELS.items()]
     rows.append(["τ = streak + 1", *(_taus(score) for score in scores)])
@@ -145,9 +139,9 @@ def _values(current: Evaluation, others: Sequence[Evaluation], previous: Evaluat
     return lines
 
 
-def _size(evaluation: Evaluation) -> str:
+def _size(evaluation: Evaluation, *, preset: bool = True) -> str:
     blocks = f"{evaluation.pooled.blocks} blocks" if evaluation.pooled.blocks else "blocks unrecorded"
-    return f"{evaluation.preset}, {blocks}" if evaluation.preset else blocks
+    return f"{evaluation.preset}, {blocks}" if evaluation.preset and preset else blocks
 
 
 def _figure(number: float | None, digits: int = 3) -> str:

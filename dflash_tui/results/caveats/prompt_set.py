@@ -10,7 +10,7 @@ from dflash_tui.results.common import common_prompts
 
 
 def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
-    """Values (current's prompts, previous's, common ones), as counts. Unrecorded is not different: it raises nothing."""
+    """Values (current's prompts, previous's, common ones), as counts. Unrecorded is not different: no finding."""
     mine, other = evidence.measured(current), evidence.measured(previous)
     if mine is None or other is None:
         return ()

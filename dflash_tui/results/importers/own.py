@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dflash_tui.records.codec import RecordError, from_data
-from dflash_tui.records.result import Evaluation, Results
+from dflash_tui.records.result import METRICS, Evaluation, Results
 from dflash_tui.results.errors import ResultDamaged
 
 EXPECTED = "'run_id', 'horizon', 'pooled' and 'per_prompt' (our own results.json)"
@@ -42,6 +42,12 @@ def read(data: dict[str, Any], path: Path, name: str, sha256: str) -> Evaluation
         results = from_data(Results, data, str(path))
     except RecordError as error:
         raise ResultDamaged(str(error)) from error
+    for place, score in (("pooled", results.pooled), *results.per_prompt.items()):
+        wrong = [m for m in METRICS if not 0 <= score.streak.get(m, -1) <= results.horizon]
+        if wrong:
+            raise ResultDamaged(
+                f"{path}: streak {wrong[0]} of {place} is {score.streak.get(wrong[0])}, expected 0 to horizon"
+            )
     return Evaluation(
         name=name,
         origin="import",

@@ -6,7 +6,6 @@ is asked for its run and step when nothing else says them.
 
 from __future__ import annotations
 
-import math
 import re
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from dflash_tui.records.result import Evaluation, Score
 from dflash_tui.results.errors import ResultDamaged
 
 _AVERAGES = {"top1": "avg_vanilla_streak", "top4": "avg_ddtree4_streak", "top8": "avg_ddtree8_streak"}
+_MOST = 1_000_000_000  # of anything counted or averaged here: more is damage, and NaN is not less
 EXPECTED = ", ".join(map(repr, _AVERAGES.values()))
 _STEP = re.compile(r"(?<![A-Za-z])(?:global)?[_-]?step[_-]?(\d+)(k?)(?![A-Za-z0-9])", re.IGNORECASE)
 _PLAIN = re.compile(
@@ -105,8 +105,8 @@ def _number(values: dict[str, Any], key: str, place: str) -> float | None:
     number = values.get(key)
     if number is None:
         return None
-    if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number) or number < 0:
-        raise ResultDamaged(f"{place}{key} is {str(number)[:40]!r}, expected a number of at least 0")
+    if isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number <= _MOST:
+        raise ResultDamaged(f"{place}{key} is {str(number)[:40]!r}, expected a number from 0 to {_MOST}")
     return float(number)
 
 
