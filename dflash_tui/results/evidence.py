@@ -5,7 +5,7 @@ Facts that this room reads beyond the vocabulary of `records.facts`, all optiona
 ``run.directory``   str, absolute path of the run directory; the source's host is the evaluation host
 ``weights.id``      str, weights_id of what the harness really loaded
 ``eval.taps``       list of int, the drafter's taps as evaluated
-``cache.refused``   {prompt id: reason}, hidden states that were there and could not be used
+``cache.refused``   {prompt, reason}, one fact a prompt: hidden states that were there and could not be used
 ``pin.origin``      {path, pinned, found}: hashes of the file a pin was made from, then and now
 """
 
@@ -22,7 +22,12 @@ from dflash_tui.records.result import Evaluation
 
 def fact(evaluation: Evaluation, kind: str) -> Fact | None:
     """The newest fact of a kind (facts are kept in the order in which they were learnt)."""
-    return next((item for item in reversed(evaluation.facts) if item.kind == kind), None)
+    return next(iter(facts(evaluation, kind)), None)
+
+
+def facts(evaluation: Evaluation, kind: str) -> tuple[Fact, ...]:
+    """Every fact of a kind, newest first."""
+    return tuple(item for item in reversed(evaluation.facts) if item.kind == kind)
 
 
 def value(evaluation: Evaluation, kind: str) -> Any:

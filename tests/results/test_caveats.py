@@ -92,7 +92,7 @@ RAISED: list[tuple[str, str, tuple[Any, ...], Make]] = [
         "CACHE_DANGLING",
         "void",
         ("prompt_3", "all zero"),
-        lambda: caveats_of(with_facts(cache_refused={"prompt_3": "all zero"})),
+        lambda: caveats_of(with_facts(cache_refused={"prompt": "prompt_3", "reason": "all zero"})),
     ),
     ("ENGINE_PROXY", "note", ("CPU", "float32", "teacher-forced"), lambda: caveats_of(result(origin="run"))),
     ("HARNESS_DIFFERS", "warn", ("h" * 64, "other"), lambda: pair(result(), replace(OTHER, harness="other"))),
@@ -215,7 +215,7 @@ SILENT: list[tuple[str, str, Make]] = [
     ("BASELINE_MISSING", "nobody looked", lambda: caveats_of(with_facts(baselines_configured=["z-lab"]))),
     ("BLOCK_SIZE_MISMATCH", "as trained", lambda: caveats_of(with_facts(train_block_size=16))),
     ("BLOCK_SIZE_MISMATCH", "one horizon unrecorded", lambda: pair(result(), bare(block_size=None, horizon=None))),
-    ("CACHE_DANGLING", "none refused", lambda: caveats_of(with_facts(cache_refused={}))),
+    ("CACHE_DANGLING", "none refused", lambda: caveats_of(with_facts(cache_refused={"reason": "no prompt"}))),
     ("ENGINE_PROXY", "imported", lambda: caveats_of(result())),
     ("HARNESS_DIFFERS", "unrecorded", lambda: pair(result(), replace(OTHER, harness=None))),
     ("INSIDE_NOISE", "far apart", lambda: pair(result(), OTHER)),
@@ -338,10 +338,29 @@ def test_what_is_wrong_with_the_previous_result_is_said_to_be_its() -> None:
 
 
 def test_a_void_of_one_prompt_withholds_no_difference() -> None:
-    dangling = next(f for f in caveats_of(with_facts(cache_refused={"prompt_3": "all zero"})) if f.severity == "void")
+    dangling = next(
+        f
+        for f in caveats_of(with_facts(cache_refused={"prompt": "prompt_3", "reason": "all zero"}))
+        if f.severity == "void"
+    )
     assert not withholds(dangling)
     assert withholds(replace(dangling, scope=""))
 
 
 def test_an_audit_that_cant_be_read_raises_nothing() -> None:
     assert caveats_of(with_facts(weights_audit={"family": 3})) == ()
+
+
+def test_every_refused_prompt_is_named() -> None:
+    facts = [Fact("cache.refused", {"prompt": p, "reason": "all zero"}, Source("h", f"/{p}"), "") for p in TEN[:2]]
+    found = [f for f in caveats_of(result(facts=tuple(facts))) if f.code == "CACHE_DANGLING"]
+    assert {finding.scope for finding in found} == set(TEN[:2])
+
+
+def test_one_source_that_says_another_trained_block_size_is_enough() -> None:
+    told = ((32, "train_args.json"), (16, "config.json"))
+    facts = tuple(Fact("train.block_size", size, Source("h", path), "") for size, path in told)
+    (found,) = [f for f in caveats_of(result(facts=facts)) if f.code == "BLOCK_SIZE_MISMATCH"]
+    assert found.values == (16, 32)
+    assert "train_args.json" in {source.path for source in found.evidence}
+    assert "config.json" not in {source.path for source in found.evidence}

@@ -141,7 +141,9 @@ def test_other_anchors_of_the_same_prompts_are_paired_by_prompt() -> None:
 
 
 def test_void_prompts_are_struck_from_both_means() -> None:
-    dangling = replace(result(), facts=(Fact("cache.refused", {"prompt_3": "all zero"}, Source("", "/c"), ""),))
+    dangling = replace(
+        result(), facts=(Fact("cache.refused", {"prompt": "prompt_3", "reason": "all zero"}, Source("", "/c"), ""),)
+    )
     assert "prompt_3" not in struck(dangling).per_prompt
     assert struck(dangling).pooled.blocks == 270
     compared = compare(dangling, OTHER)
@@ -184,7 +186,7 @@ def evaluations(draw: st.DrawFn) -> Evaluation:
 
 FACTS: tuple[tuple[str, Any], ...] = (
     ("weights.id", "b"),
-    ("cache.refused", {"prompt_1": "truncated"}),
+    ("cache.refused", {"prompt": "prompt_1", "reason": "truncated"}),
     ("cache.refused", list(TEN)),
     ("cache.identity", None),
     ("train.live", {"step": "many"}),

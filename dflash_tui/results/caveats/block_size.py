@@ -11,16 +11,19 @@ CODE = "BLOCK_SIZE_MISMATCH"
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     """Within one result: block size as evaluated against training's; values (evaluated, trained)."""
-    here, trained = evidence.block_size(evaluation), evidence.whole(evidence.value(evaluation, "train.block_size"))
-    if here is None or trained is None or here == trained:
+    here = evidence.block_size(evaluation)
+    told = evidence.facts(evaluation, "train.block_size")  # arguments, log and config may each tell one
+    other = [fact for fact in told if (size := evidence.whole(fact.value)) is not None and size != here]
+    if here is None or not other:
         return ()
+    trained = other[0].value
     sentence = (
         f"Evaluated at block size {here}, trained at {trained}: slots see each other, so the drafter is not used as it "
         "was trained."
     )
     sources = (
         evidence.source(evaluation, "eval.block_size", "block_size"),
-        evidence.source(evaluation, "train.block_size"),
+        *(fact.source for fact in other if fact.value == trained),
     )
     return (Finding(CODE, "warn", sentence, (here, trained), sources),)
 

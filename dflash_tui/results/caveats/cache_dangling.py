@@ -9,17 +9,17 @@ from dflash_tui.results import evidence
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     """One finding a prompt, `void` for that prompt alone; values (prompt, reason)."""
-    refused = evidence.value(evaluation, "cache.refused")
-    reasons = refused if isinstance(refused, dict) else dict.fromkeys(evidence.names(refused) or (), "unreadable")
+    refused = (fact for fact in evidence.facts(evaluation, "cache.refused") if isinstance(fact.value, dict))
     return tuple(
         Finding(
             "CACHE_DANGLING",
             "void",
-            f"Hidden states of {prompt} can't be used: {reason}.",
-            (prompt, str(reason)),
-            (evidence.source(evaluation, "cache.refused"),),
+            f"Hidden states of {fact.value['prompt']} can't be used: {fact.value.get('reason', 'refused')}.",
+            (fact.value["prompt"], fact.value.get("reason", "refused")),
+            (fact.source,),
             "capture",
-            prompt,
+            fact.value["prompt"],
         )
-        for prompt, reason in reasons.items()
+        for fact in refused
+        if isinstance(fact.value.get("prompt"), str)
     )
