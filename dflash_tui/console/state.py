@@ -13,6 +13,7 @@ from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.process import ProgressRecord
 from dflash_tui.records.result import Evaluation, Score
 from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.watch import events as seen
 from dflash_tui.watch.progress import Progress
 
 LOG_LINES = 500
@@ -43,6 +44,7 @@ class TrainingPane:
     progress: Progress | None = None
     log: tuple[str, ...] = ()
     checkpoints: tuple[SavedCheckpoint, ...] = ()
+    checkpoints_problem: str = ""
 
     @property
     def newest(self) -> SavedCheckpoint | None:
@@ -147,9 +149,9 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, now=now)
         case happened.Noticed():
             return replace(state, notices=(*state.notices, event)[-NOTICES:])
-        case happened.HostAnswered() | happened.WatchLost() | happened.WatchRestored():
+        case seen.HostAnswered() | seen.WatchLost() | seen.WatchRestored():
             return _link(state, event)
-        case happened.TrainingProgressed() | happened.CheckpointsListed():
+        case seen.TrainingProgressed() | seen.CheckpointsListed():
             return replace(state, training=_training(state.training, event))
         case happened.TransferStarted() | happened.TransferAdvanced() | happened.TransferEnded():
             return replace(state, transfer=_transfer(state.transfer, event))
@@ -159,24 +161,24 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, evaluation=_evaluation(state.evaluation, event, state.now))
 
 
-def _link(state: State, event: happened.HostAnswered | happened.WatchLost | happened.WatchRestored) -> State:
-    name = event.host if isinstance(event, happened.HostAnswered) else state.training.host
+def _link(state: State, event: seen.HostAnswered | seen.WatchLost | seen.WatchRestored) -> State:
+    name = event.host if isinstance(event, seen.HostAnswered) else state.training.host
     line = state.hosts.get(name, HostLine(name))
     match event:
-        case happened.HostAnswered():
+        case seen.HostAnswered():
             line = replace(
                 line, link="live", milliseconds=event.milliseconds, answered_at=state.now, reason="", retry_in=None
             )
-        case happened.WatchLost():
+        case seen.WatchLost():
             line = replace(line, link="lost", reason=event.reason, retry_in=event.retry_in)
-        case happened.WatchRestored():
+        case seen.WatchRestored():
             line = replace(line, link="live", answered_at=state.now, reason="", retry_in=None)
     return replace(state, hosts={**state.hosts, name: line})
 
 
-def _training(pane: TrainingPane, event: happened.TrainingProgressed | happened.CheckpointsListed) -> TrainingPane:
-    if isinstance(event, happened.CheckpointsListed):
-        return replace(pane, checkpoints=event.checkpoints)
+def _training(pane: TrainingPane, event: seen.TrainingProgressed | seen.CheckpointsListed) -> TrainingPane:
+    if isinstance(event, seen.CheckpointsListed):
+        return replace(pane, checkpoints=event.checkpoints, checkpoints_problem=event.problem)
     return replace(pane, progress=event.progress, log=(*pane.log, *event.new_lines)[-LOG_LINES:])
 
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Literal
 
 from dflash_tui.evals.errors import EvaluationError
@@ -79,6 +80,13 @@ async def link_checkpoint(host: Host, folder: str, names: Sequence[str], run_dir
 async def write_manifest(host: Host, run_dir: str, manifest: Manifest) -> None:
     """Write ``manifest.json``, the request that the harness carries out."""
     await host.write(posixpath.join(run_dir, "manifest.json"), dumps(manifest, indent=1).encode())
+
+
+def keep_manifest(home: Path, manifest: Manifest) -> None:
+    """The same at home, before anything runs, so that no run is ever unknown to this workstation."""
+    part = home / ".manifest.json.part"
+    part.write_text(dumps(manifest, indent=1), encoding="utf-8")
+    part.replace(home / "manifest.json")
 
 
 async def _copy(host: Host, source: str, target: str) -> None:

@@ -16,7 +16,7 @@ from dflash_tui.hosts.base import FileMissing, Host
 
 ROOMS = ("harness", "measure", "checkpoints", "records")
 _EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time stamp: the same sources must give the same bytes
-_MAIN = "from dflash_tui.harness.__main__ import main\n\nraise SystemExit(main())\n"
+_MAIN = "import sys\n\nfrom dflash_tui.harness.__main__ import main\n\nsys.exit(main(sys.argv[1:]))\n"
 
 
 @dataclass(frozen=True)

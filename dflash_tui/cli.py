@@ -1,0 +1,274 @@
+"""The command line: parse, call an act, print. stdout is data, stderr is narration; exit codes mean something.
+
+0 done · 1 failed · 2 usage or config · 3 not comparable, or a gate not met · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dflash_tui import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from dflash_tui.config import Config
+    from dflash_tui.console.console import Console
+    from dflash_tui.results.store import Store
+
+DONE, FAILED, USAGE, NOT_COMPARABLE, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code."""
+    arguments = build_parser().parse_args(argv)
+    try:
+        return int(arguments.run(arguments))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> int:
+    """Known trouble is one sentence; anything else is a defect and keeps its traceback."""
+    from dflash_tui.config import ConfigError
+    from dflash_tui.console.errors import TROUBLE
+
+    if not isinstance(error, TROUBLE):
+        raise error
+    print(f"dflash-tui: {error}", file=sys.stderr)
+    return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="dflash-tui",
+        description="Watch a drafter train, move its newest checkpoint, evaluate it, and know how far to believe it. "
+        "Without a command: the app.",
+    )
+    parser.add_argument("--version", action="version", version=f"dflash-tui {__version__}")
+    parser.add_argument("--config", type=Path, help="config file (default: config.toml in the user's config folder)")
+    parser.add_argument("--state", type=Path, help="folder that keeps runs and pins (default: the user's state folder)")
+    parser.add_argument("--theme", help="theme of the app")
+    parser.set_defaults(run=_app, json=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str, data: bool = True) -> Any:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        if data:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    command("status", _online("status"), "the training as it is now")
+    command("checkpoints", _online("checkpoints"), "the training's checkpoints, newest last")
+    fetch = command("fetch", _online("fetch"), "move the newest complete checkpoint to the evaluation host")
+    fetch.add_argument("--step", type=int, help="this step instead of the newest")
+    evaluate = command("eval", _online("eval"), "fetch and evaluate the newest complete checkpoint")
+    evaluate.add_argument("--preset", choices=("quick", "full"), default="quick")
+    evaluate.add_argument("--step", type=int, help="this step instead of the newest")
+    evaluate.add_argument("--block-size", type=_block_size, default=0, help="tokens in a block, anchor included")
+    evaluate.add_argument("--again", action="store_true", help="evaluate even if the same request was answered before")
+    evaluate.add_argument("--against", help="run id, pin name or result file to compare with")
+    command("capture", _online("capture"), "make the hidden states that are missing, from the target")
+    command("runs", _offline("runs"), "runs and pins kept on this workstation")
+    show = command("show", _offline("show"), "one result with its caveats")
+    show.add_argument("result", metavar="RUN", help="run id, pin name or result file")
+    logs = command("logs", _logs, "a run's log, or the training's")
+    logs.add_argument("result", metavar="RUN", nargs="?", help="run id; without it the training's log")
+    logs.add_argument("-n", "--lines", type=int, default=50, help="how many last lines (default 50)")
+    load = command("import", _offline("import"), "pin a result file of any known shape")
+    load.add_argument("file", type=Path)
+    load.add_argument("--as", dest="name", help="name of the pin (default: the file's name)")
+    pin = command("pin", _offline("pin"), "pin a result as a baseline")
+    pin.add_argument("result", metavar="RUN", help="run id or result file")
+    pin.add_argument("--as", dest="name", help="name of the pin")
+    compare = command("compare", _offline("compare"), "compare two results, and say how far that can be believed")
+    compare.add_argument("current", metavar="A", help="run id, pin name or result file")
+    compare.add_argument("previous", metavar="B", help="run id, pin name or result file")
+    report = command("report", _offline("report"), "the Markdown report of a run")
+    report.add_argument("result", metavar="RUN", help="run id, pin name or result file")
+    report.add_argument("--with", dest="others", metavar="RUN", action="append", default=[], help="shown beside it")
+    report.add_argument("--against", metavar="BASELINE", help="run id, pin name or result file")
+    demo = command("demo", _demo, "everything for real, small, on this machine alone")
+    demo.add_argument("--headless", action="store_true", help="no app: evaluate checkpoints, print them, end")
+    demo.add_argument("--block-size", type=_block_size, default=0, help="evaluate at this block size instead of 16")
+    demo.add_argument("--capture", action="store_true", help="with --headless: capture all ten prompts first")
+    command("keys", _keys, "the app's keys")
+    return parser
+
+
+def _block_size(text: str) -> int:
+    value = int(text)
+    if not 2 <= value <= 256:
+        raise argparse.ArgumentTypeError(f"found {value}, expected 2 to 256")
+    return value
+
+
+def config_path(arguments: argparse.Namespace) -> Path:
+    """The config file that is used."""
+    from platformdirs import user_config_path
+
+    return arguments.config or user_config_path("dflash-tui") / "config.toml"
+
+
+def open_store(arguments: argparse.Namespace) -> Store:
+    """The workstation's runs and pins."""
+    from platformdirs import user_state_path
+
+    from dflash_tui.results.store import Store
+
+    return Store(arguments.state or user_state_path("dflash-tui"))
+
+
+@asynccontextmanager
+async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
+    """A console over the config's hosts, narrating on stderr, closed at the end."""
+    from dflash_tui.console.console import Console
+    from dflash_tui.console.narration import narrator
+
+    console = Console(config, store, told=narrator(narrate))
+    try:
+        yield console
+    finally:
+        await console.close()
+
+
+def narrate(sentence: str) -> None:
+    """A line for the person who watches a headless command."""
+    from dflash_tui.console.words import plain
+
+    print(plain(sentence), file=sys.stderr, flush=True)
+
+
+def run_async(work: Awaitable[int]) -> int:
+    """Run to the end; an interrupt cancels the work, which cleans up, and comes out as KeyboardInterrupt."""
+
+    async def run() -> int:
+        return await work
+
+    return asyncio.run(run())
+
+
+def _print(answer: Any, arguments: argparse.Namespace) -> None:
+    from dflash_tui.console.words import as_json, as_text
+
+    print(as_json(answer) if arguments.json else as_text(answer), flush=True)
+
+
+def _online(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command that needs hosts."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from dflash_tui.config import load_config
+        from dflash_tui.console.acts import headless
+
+        async def work() -> int:
+            async with open_console(load_config(config_path(arguments)), open_store(arguments)) as console:
+                answer = await headless.COMMANDS[name](console, arguments)
+            _print(answer, arguments)
+            return DONE
+
+        return run_async(work())
+
+    return run
+
+
+def _offline(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command that needs only what this workstation keeps."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from dflash_tui.console.acts import kept
+
+        answer = kept.COMMANDS[name](open_store(arguments), arguments)
+        _print(answer, arguments)
+        return NOT_COMPARABLE if kept.blocked(answer) else DONE
+
+    return run
+
+
+def _logs(arguments: argparse.Namespace) -> int:
+    return _offline("logs")(arguments) if arguments.result else _online("logs")(arguments)
+
+
+def _keys(arguments: argparse.Namespace) -> int:
+    from dflash_tui.console.answers import Key
+    from dflash_tui.tui.actions import ACTIONS
+
+    _print(tuple(Key(item.id, item.keys, item.description, item.group) for item in ACTIONS), arguments)
+    return DONE
+
+
+def _app(arguments: argparse.Namespace) -> int:
+    from dflash_tui.config import load_config
+    from dflash_tui.tui.terminal import refusal
+
+    if sentence := refusal():
+        print(sentence, file=sys.stderr)
+        return USAGE
+    config = load_config(config_path(arguments))
+    from dflash_tui.console.console import Console
+
+    console = Console(config, open_store(arguments))
+    return run_async(_face(arguments, console=console, theme=arguments.theme or config.theme, close=console.close))
+
+
+async def _face(arguments: argparse.Namespace, *, close: Callable[[], Awaitable[None]], **options: Any) -> int:
+    """The app until it is quit; then `close` whatever it was shown."""
+    from platformdirs import user_config_path
+
+    from dflash_tui.tui.app import DflashApp
+
+    app = DflashApp(themes=(user_config_path("dflash-tui") / "themes",), **options)
+    try:
+        await app.run_async()
+    finally:
+        await close()
+    return app.return_code or DONE
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    if importlib.util.find_spec("torch") is None:
+        print(
+            "dflash-tui: the demo trains and evaluates, which needs torch; install it with: "
+            f"{sys.executable} -m pip install 'dflash-tui[eval]'",
+            file=sys.stderr,
+        )
+        return FAILED
+    if arguments.headless:
+        return _headless_demo(arguments)
+    from dflash_tui.tui.terminal import refusal
+
+    if sentence := refusal():
+        print(sentence.replace("dflash-tui status", "dflash-tui demo --headless"), file=sys.stderr)
+        return USAGE
+    from dflash_tui.demo.session import DemoSession
+
+    session = DemoSession(block_size=arguments.block_size)
+    theme = {"theme": arguments.theme} if arguments.theme else {}
+    return run_async(_face(arguments, connect=session.connect, close=session.close, **theme))
+
+
+def _headless_demo(arguments: argparse.Namespace) -> int:
+    from dflash_tui.demo.session import run_headless
+
+    async def work() -> int:
+        answer = await run_headless(narrate, block_size=arguments.block_size, all_prompts=arguments.capture)
+        _print(answer, arguments)
+        return DONE
+
+    return run_async(work())

@@ -1,0 +1,107 @@
+"""Make the hidden states that the prompt set lacks, on the evaluation host, from the target."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts import evaluate, fetch
+from dflash_tui.console.acts.follow import follow
+from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.evals import launch, rundir
+from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.evals.ship import ship
+from dflash_tui.measure.anchors import PRESETS
+from dflash_tui.records.codec import dumps
+from dflash_tui.records.requests import CaptureRequest
+from dflash_tui.records.survey import Survey
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+NEW_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Captured:
+    """Prompt ids: made now, there now, asked for."""
+
+    captured: tuple[str, ...]
+    present: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+async def capture(console: Console) -> Captured:
+    """Capture every prompt of the full preset that has no hidden states yet. Existing files are never touched.
+
+    Raises TROUBLE; the job's pane tells it too. Cancelling detaches: the capture goes on.
+    """
+    async with console.turn:
+        job = console.new_job()
+        console.emit(happened.EvaluationAsked(job, "capture", "missing hidden states"))
+        try:
+            done = await _capture(console, job)
+        except TROUBLE as error:
+            console.emit(happened.CaptureEnded(job, (), str(error)))
+            raise
+        console.emit(happened.CaptureEnded(job, done.captured))
+        return done
+
+
+async def _capture(console: Console, job: str) -> Captured:
+    host, settings = console.evaluation_host, console.config.evaluation
+    harness = await ship(host, settings.root)
+    asked, _ = PRESETS["full"]
+    before = await evaluate.look(console, harness, None, asked)
+    refused = [problem.sentence for problem in before.problems if problem.about in ("target", "torch", "prompts")]
+    if refused:
+        raise EvaluationError("; ".join(refused))
+    names = tuple(prompt.id for prompt in before.prompts)
+    missing = tuple(prompt.id for prompt in before.prompts if not prompt.found)
+    console.emit(
+        happened.PlanMade(job, None, (f"{len(missing)} of {len(names)} prompts to capture",), missing, missing)
+    )
+    if not missing:
+        return Captured((), names, names)
+    request = CaptureRequest(
+        target=settings.target,
+        prompts_path=settings.prompts,
+        hidden_states=settings.hidden_states,
+        taps=await _taps(console, before, harness, job),
+        prompts=missing,
+        target_name=before.target.name if before.target else "",
+        max_new_tokens=NEW_TOKENS,
+        threads=settings.threads or max(1, before.host.cpus_usable - 1),
+    )
+    now = datetime.fromtimestamp(console.clock(), UTC)
+    run_id, run_dir = await rundir.create_run(host, settings.root, f"capture-{now:%Y%m%dT%H%M%SZ}")
+    await host.make_folder(settings.hidden_states)
+    await host.write(posixpath.join(run_dir, "capture.json"), dumps(request, indent=1).encode())
+    console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
+    await launch.start(host, settings.python, harness, "capture", run_dir)
+    ended = await follow(console, job, run_id, run_dir, harness, console.store.state / "captures" / run_id)
+    if ended.state != "finished":
+        raise EvaluationError(f"capture {ended.state}: {ended.error or 'no reason was recorded; see its log'}")
+    after = await evaluate.look(console, harness, None, asked)
+    present = tuple(prompt.id for prompt in after.prompts if prompt.found)
+    return Captured(tuple(prompt for prompt in present if prompt in missing), present, names)
+
+
+async def _taps(console: Console, found: Survey, harness: str, job: str) -> tuple[int, ...]:
+    """Which layers to tap: as the existing files do, else as the config says, else as the newest checkpoint needs."""
+    recorded = {prompt.layer_ids for prompt in found.prompts if prompt.layer_ids}
+    if len(recorded) == 1:
+        return recorded.pop()
+    if taps := console.config.drafter.get("taps"):
+        return tuple(taps)
+    fetched = await fetch.fetch(console, job=job)
+    surveyed = await evaluate.look(console, harness, evaluate.opened(fetched.folder, fetched.names), 1)
+    if surveyed.checkpoint is None or surveyed.checkpoint.settings is None:
+        raise ConsoleError(
+            "which target layers to tap is not known: no hidden states record it, [drafter] in the config has no taps, "
+            "and the newest checkpoint does not say"
+        )
+    return surveyed.checkpoint.settings.taps

@@ -1,0 +1,239 @@
+"""Evaluate a checkpoint: bring it, look, create the run, start it, follow it, show the result."""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts import baselines, fetch
+from dflash_tui.console.acts.follow import follow
+from dflash_tui.console.acts.shown import show
+from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.evals import launch, rundir
+from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
+from dflash_tui.evals.ship import harness_file, ship
+from dflash_tui.evals.survey import survey
+from dflash_tui.hosts.base import Host, Stat
+from dflash_tui.measure.anchors import PRESETS
+from dflash_tui.records.facts import Fact, Source
+from dflash_tui.records.requests import SurveyRequest
+from dflash_tui.records.result import Evaluation
+from dflash_tui.records.survey import Survey
+from dflash_tui.results.evaluation import from_run
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+WEIGHT_ENDINGS = (".safetensors", ".pt", ".bin")
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """`existing`: the same request had been answered before, and that run is returned."""
+
+    run_id: str
+    existing: bool
+    evaluation: Evaluation
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is evaluated, as it lies on the evaluation host. `path` is what the harness opens; `facts` are the
+    training's, as of now."""
+
+    origin: Origin
+    folder: str
+    names: tuple[str, ...]
+    path: str
+    facts: tuple[Fact, ...]
+
+
+async def evaluate(
+    console: Console,
+    *,
+    preset: str = "quick",
+    step: int | None = None,
+    block_size: int = 0,
+    again: bool = False,
+    model: str = "",
+    label: str = "",
+) -> Evaluated:
+    """Evaluate the newest complete checkpoint (or that of `step`), or `model`: a drafter that lies on the evaluation
+    host and belongs to no training.
+
+    Starts nothing when the same request was answered before, unless `again`. Raises TROUBLE; the job's pane tells it
+    too. Cancelling detaches: the run goes on.
+    """
+    if preset not in PRESETS:
+        raise ConsoleError(f"preset: found {preset!r}, expected {' or '.join(PRESETS)}")
+    if console.turn.locked():
+        console.emit(happened.Noticed("info", "waits until the running job on the evaluation host has ended"))
+    async with console.turn:
+        job = console.new_job()
+        console.emit(happened.EvaluationAsked(job, preset, label or (f"step {step}" if step else "newest checkpoint")))
+        try:
+            subject = await (_model(console, model) if model else _fetched(console, step, job))
+            return await _evaluate(console, job, subject, preset, block_size, again)
+        except TROUBLE as error:
+            console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
+            raise
+
+
+async def stop(console: Console) -> None:
+    """Stop the evaluation that runs; what it has measured stays in its run directory. Raises TROUBLE."""
+    pane = console.state.evaluation
+    if pane.state not in ("running", "capturing") or not pane.run_dir:
+        raise ConsoleError("no evaluation runs")
+    host = console.evaluation_host
+    harness = await ship(host, console.config.evaluation.root)
+    await launch.stop(host, console.config.evaluation.python, harness, pane.run_dir)
+
+
+async def look(console: Console, harness: str, checkpoint: str | None, prompts_asked: int) -> Survey:
+    """Survey the evaluation host for a checkpoint."""
+    settings = console.config.evaluation
+    drafter = dict(console.config.drafter)
+    request = SurveyRequest(
+        checkpoint=checkpoint,
+        target=settings.target,
+        prompts_path=settings.prompts,
+        hidden_states=settings.hidden_states,
+        space_at=settings.root,
+        drafter_config=drafter.pop("config", None),
+        overrides=drafter,
+        prompts_asked=prompts_asked,
+    )
+    return await survey(console.evaluation_host, settings.python, harness, request)
+
+
+async def _fetched(console: Console, step: int | None, job: str) -> Subject:
+    """The newest checkpoint, brought to the evaluation host, with the training's facts as of now."""
+    snapshot = await fetch.snapshot_of(console)
+    checkpoint = fetch.newest(snapshot, step)
+    fetched = await fetch.bring(console, checkpoint, job)
+    origin = Origin(
+        host=checkpoint.host,
+        path=checkpoint.path,
+        training=console.config.training.name,
+        step=checkpoint.step,
+        size=checkpoint.size,
+        mtime=checkpoint.mtime,
+        inode=checkpoint.inode,
+        sha256=fetched.sha256 or None,
+    )
+    return Subject(origin, fetched.folder, fetched.names, opened(fetched.folder, fetched.names), snapshot.facts)
+
+
+async def _model(console: Console, path: str) -> Subject:
+    """A drafter that lies on the evaluation host: a folder, or a weights file with what lies beside it."""
+    host = console.evaluation_host
+    found = await host.stat(path)
+    if found.kind == "folder":
+        entries = await host.list(path)
+        names = tuple(entry.name for entry in entries if entry.stat.kind == "file" and _belongs(entry.name))
+        if not any(name.endswith(WEIGHT_ENDINGS) for name in names):
+            raise ConsoleError(f"{host.name}:{path}: no weights in it; expected *.safetensors, *.bin or *.pt")
+        size = sum(entry.stat.size for entry in entries if entry.name in names)
+        return Subject(_standing(host, path, found, size), path, names, path, ())
+    folder, name = posixpath.split(path)
+    names = await fetch.with_sidecars(host, folder, (name,))
+    return Subject(_standing(host, path, found, found.size), folder, names, path, ())
+
+
+def _belongs(name: str) -> bool:
+    return name.endswith((*WEIGHT_ENDINGS, ".json")) and not name.startswith(".")
+
+
+def _standing(host: Host, path: str, found: Stat, size: int) -> Origin:
+    return Origin(host.name, path, "", None, size, found.mtime, found.inode)
+
+
+def opened(folder: str, names: Sequence[str]) -> str:
+    """What the harness opens: the single weights file, or the folder of a format that has several files."""
+    return posixpath.join(folder, names[0]) if len(names) == 1 else folder
+
+
+async def _evaluate(
+    console: Console, job: str, subject: Subject, preset: str, block_size: int, again: bool
+) -> Evaluated:
+    host, settings = console.evaluation_host, console.config.evaluation
+    harness = await ship(host, settings.root)
+    asked, _ = PRESETS[preset]
+    found = await look(console, harness, subject.path, asked)
+    wish = Wish(preset, block_size or settings.block_size, settings.threads, settings.prompts, settings.hidden_states)
+    facts = (*subject.facts, *baselines.facts(console))
+    now = datetime.fromtimestamp(console.clock(), UTC)
+    plan = plan_evaluation(wish, subject.origin, found, host.name, harness_file().sha256, facts, now)
+    console.emit(_told(job, plan))
+    for warning in plan.warnings:
+        console.emit(happened.Noticed("warn", warning))
+    if not again and (known := console.store.find_request(plan.manifest.request_id)):
+        return _existing(console, job, known)
+    run_id, run_dir = await _create(console, host, subject, plan, now)
+    console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
+    await launch.start(host, settings.python, harness, "evaluate", run_dir)
+    home = console.store.run_folder(run_id)
+    ended = await follow(console, job, run_id, run_dir, harness, home)
+    if ended.state != "finished":
+        raise EvaluationError(f"{run_id}: {ended.state}: {ended.error or 'no reason was recorded; see its log'}")
+    return _finished(console, job, run_id, home)
+
+
+def _told(job: str, plan: Plan) -> happened.PlanMade:
+    manifest = plan.manifest
+    return happened.PlanMade(
+        job,
+        manifest.checkpoint.step,
+        plan.lines,
+        tuple(prompt.id for prompt in manifest.prompts),
+        plan.prompts_present,
+        manifest.blocks_per_prompt,
+    )
+
+
+async def _create(console: Console, host: Host, subject: Subject, plan: Plan, now: datetime) -> tuple[str, str]:
+    """The run directory with its link and manifest; at home, the manifest at once: a run is never unknown here."""
+    manifest = plan.manifest
+    checkpoint = manifest.checkpoint
+    training = checkpoint.training or posixpath.basename(subject.folder.rstrip("/"))
+    name = rundir.run_name(training, checkpoint.step, manifest.preset, manifest.block_size, now)
+    root = console.config.evaluation.root
+    run_id, run_dir = await rundir.create_run(host, root, name)
+    linked = await rundir.link_checkpoint(host, subject.folder, subject.names, run_dir)
+    at = manifest.created_at
+    facts = (
+        *manifest.facts,
+        Fact("link.method", linked.method, Source(host.name, run_dir, linked.path), at),
+        Fact("run.directory", run_dir, Source(host.name, run_dir), at),
+    )
+    manifest = replace(
+        manifest,
+        run_id=run_id,
+        checkpoint=replace(checkpoint, linked=linked.path, link_method=linked.method),
+        command=tuple(sys.argv),
+        facts=facts,
+    )
+    await rundir.write_manifest(host, run_dir, manifest)
+    rundir.keep_manifest(console.store.run_folder(run_id), manifest)
+    return run_id, run_dir
+
+
+def _existing(console: Console, job: str, run_id: str) -> Evaluated:
+    evaluation = from_run(console.store.run_folder(run_id))
+    console.emit(happened.EvaluationEnded(job, run_id, "finished", existing=True))
+    show(console, evaluation)
+    return Evaluated(run_id, True, evaluation)
+
+
+def _finished(console: Console, job: str, run_id: str, home: Path) -> Evaluated:
+    evaluation = from_run(home)
+    console.emit(happened.EvaluationEnded(job, run_id, "finished"))
+    show(console, evaluation)
+    return Evaluated(run_id, False, evaluation)

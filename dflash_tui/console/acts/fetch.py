@@ -1,0 +1,118 @@
+"""Bring a checkpoint to the evaluation host."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.errors import ConsoleError
+from dflash_tui.hosts.base import Host
+from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.transfer.errors import DestinationTaken, TransferError
+from dflash_tui.transfer.plan import TransferPlan, make_plan
+from dflash_tui.transfer.relay import move
+from dflash_tui.watch.training import Snapshot, read_once
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+SIDECARS = ("config.json",)  # what a raw checkpoint can't tell may lie beside it
+COPIES = 20
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Where the checkpoint lies on the evaluation host. `names` are relative to `folder`; `bytes` as moved now."""
+
+    checkpoint: SavedCheckpoint
+    host: str
+    folder: str
+    names: tuple[str, ...]
+    bytes: int
+    sha256: str
+    seconds: float
+    already_there: bool
+
+
+async def snapshot_of(console: Console) -> Snapshot:
+    """The training as it is now: log tail, checkpoints, facts, the host's clock."""
+    training = console.config.training
+    return await read_once(console.training_host, training.log, training.checkpoints, training.arguments)
+
+
+def newest(snapshot: Snapshot, step: int | None = None) -> SavedCheckpoint:
+    """The newest complete checkpoint, or the one of `step`. Raises ConsoleError saying what there is."""
+    complete = [item for item in snapshot.checkpoints if item.completeness == "complete"]
+    chosen = [item for item in complete if step is None or item.step == step]
+    if chosen:
+        return chosen[-1]
+    if step is not None:
+        known = ", ".join(str(item.step) for item in complete) or "none"
+        raise ConsoleError(f"no complete checkpoint of step {step}; complete: {known}")
+    if snapshot.checkpoints:
+        last = snapshot.checkpoints[-1]
+        raise ConsoleError(f"no complete checkpoint yet; newest {last.path} is {last.completeness}: {last.reason}")
+    raise ConsoleError("no checkpoint has been saved yet; the training's log tells when the next save is due")
+
+
+async def fetch(console: Console, *, step: int | None = None, job: str = "") -> Fetched:
+    """Move the newest complete checkpoint (or that of `step`) to the evaluation host. Raises TROUBLE."""
+    snapshot = await snapshot_of(console)
+    return await bring(console, newest(snapshot, step), job or console.new_job())
+
+
+async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
+    """Move one checkpoint with the sidecars beside it; emits the transfer's events."""
+    source, destination = console.training_host, console.evaluation_host
+    names = await with_sidecars(source, checkpoint.folder, checkpoint.files)
+    step = checkpoint.step
+    label = posixpath.basename(checkpoint.folder.rstrip("/")) if step is None else f"step_{step}"
+    wanted = posixpath.join(console.config.evaluation.root, "checkpoints", console.config.training.name, label)
+    route = (source.name, "here", destination.name)
+    console.emit(happened.TransferStarted(job, step, label, route, checkpoint.size))
+    try:
+        plan = await _plan(source, checkpoint.folder, names, destination, wanted)
+        moved = await move(
+            plan, source, destination, lambda progress: console.emit(happened.TransferAdvanced(job, progress))
+        )
+    except TransferError as error:
+        console.emit(happened.TransferEnded(job, error=str(error)))
+        raise
+    fetched = Fetched(
+        checkpoint=checkpoint,
+        host=destination.name,
+        folder=plan.destination_folder,
+        names=tuple(names),
+        bytes=moved.bytes,
+        sha256=moved.sha256.get(checkpoint.files[0], ""),
+        seconds=moved.seconds,
+        already_there=moved.already_there,
+    )
+    console.emit(
+        happened.TransferEnded(
+            job,
+            path=posixpath.join(fetched.folder, checkpoint.files[0]),
+            sha256=fetched.sha256,
+            seconds=fetched.seconds,
+            already_there=fetched.already_there,
+        )
+    )
+    return fetched
+
+
+async def _plan(source: Host, folder: str, names: tuple[str, ...], destination: Host, wanted: str) -> TransferPlan:
+    """A step number that that came again with other bytes (a restarted run) gets a folder of its own."""
+    for copy in range(1, COPIES):
+        try:
+            return await make_plan(source, folder, names, destination, wanted if copy == 1 else f"{wanted}-{copy}")
+        except DestinationTaken:
+            continue
+    raise ConsoleError(f"{destination.name}:{wanted}: {COPIES} other checkpoints have that name; move some away")
+
+
+async def with_sidecars(host: Host, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
+    """The checkpoint's files and those small ones beside them that say what weights can't."""
+    beside = {entry.name for entry in await host.list(folder) if entry.stat.kind == "file"}
+    return (*files, *(name for name in SIDECARS if name in beside and name not in files))

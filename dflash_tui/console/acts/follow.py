@@ -1,0 +1,38 @@
+"""Following detached work as events, now or after a restart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.evals.attach import Attachment, RunUpdate
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+
+async def follow(console: Console, job: str, run_id: str, run_dir: str, harness: str, home: Path) -> RunUpdate:
+    """Emit what a run writes until it has ended; returns its last update. Its files are kept in `home`.
+
+    A broken link is told once and waited out. Raises HostError when the host can't be used any more.
+    """
+    lost = False
+
+    def tell(update: RunUpdate) -> None:
+        nonlocal lost
+        if update.lost_link:
+            if not lost:
+                console.emit(happened.Noticed("warn", f"{update.lost_link}; {run_id} goes on and is looked for"))
+            lost = True
+            return
+        if lost:
+            lost = False
+            console.emit(happened.Noticed("info", f"{run_id} is followed again"))
+        if update.progress or update.blocks or update.log:
+            console.emit(
+                happened.EvaluationAdvanced(job, run_id, update.state, update.progress, update.blocks, update.log)
+            )
+
+    attachment = Attachment(console.evaluation_host, console.config.evaluation.python, harness, run_dir, home)
+    return await attachment.follow(tell)

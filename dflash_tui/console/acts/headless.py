@@ -1,0 +1,128 @@
+"""The headless commands that need hosts: each an act, answered as a record."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from dflash_tui.console.acts import baselines
+from dflash_tui.console.acts import capture as capturing
+from dflash_tui.console.acts import evaluate as evaluating
+from dflash_tui.console.acts import fetch as fetching
+from dflash_tui.console.acts.shown import baseline_for
+from dflash_tui.console.answers import (
+    CaptureAnswer,
+    Checkpoints,
+    EvalAnswer,
+    FetchAnswer,
+    Logs,
+    Status,
+    entry,
+)
+from dflash_tui.console.console import Console
+from dflash_tui.records.codec import to_data
+from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.compare import compare
+from dflash_tui.watch.follow import TAIL
+from dflash_tui.watch.lines import LineSplitter
+from dflash_tui.watch.progress import Progress, step_age
+
+
+async def status(console: Console, arguments: argparse.Namespace) -> Status:
+    """The training, read once."""
+    snapshot = await fetching.snapshot_of(console)
+    training, progress = console.config.training, snapshot.progress or Progress(at=console.clock())
+    complete = [item for item in snapshot.checkpoints if item.completeness == "complete"]
+    newest = complete[-1] if complete else None
+    behind = None
+    if newest is not None and newest.step is not None and progress.step is not None:
+        behind = progress.step - newest.step
+    return Status(
+        training=training.name,
+        host=training.host,
+        step=progress.step,
+        total=progress.total,
+        loss=progress.loss,
+        lr=progress.lr,
+        throughput=to_data(progress.throughput),
+        steps_per_second=progress.rate.steps_per_second if progress.rate else None,
+        eta_seconds=progress.eta_seconds,
+        phase=progress.phase,
+        last_line=progress.last_line.text if progress.last_line else "",
+        seconds=step_age(progress, console.clock()),
+        newest_saved=newest,
+        steps_behind=behind,
+        problems=tuple(text for text in (snapshot.log_problem, snapshot.checkpoints_problem) if text),
+    )
+
+
+async def checkpoints(console: Console, arguments: argparse.Namespace) -> Checkpoints:
+    """Every checkpoint of the training."""
+    snapshot = await fetching.snapshot_of(console)
+    return Checkpoints(console.training_host.name, console.config.training.checkpoints, snapshot.checkpoints)
+
+
+async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
+    """Move a checkpoint to the evaluation host."""
+    fetched = await fetching.fetch(console, step=arguments.step)
+    return FetchAnswer(
+        host=fetched.host,
+        folder=fetched.folder,
+        files=fetched.names,
+        step=fetched.checkpoint.step,
+        bytes=fetched.bytes,
+        sha256=fetched.sha256,
+        seconds=fetched.seconds,
+        already_there=fetched.already_there,
+    )
+
+
+async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswer:
+    """Fetch and evaluate a checkpoint."""
+    await baselines.refresh(console)
+    done = await evaluating.evaluate(
+        console,
+        preset=arguments.preset,
+        step=arguments.step,
+        block_size=arguments.block_size,
+        again=arguments.again,
+    )
+    previous = baseline_for(console.store, console.config, done.evaluation, arguments.against)
+    comparison = compare(done.evaluation, previous) if previous else None
+    caveats = comparison.caveats if comparison else caveats_of(done.evaluation)
+    return EvalAnswer(existing=done.existing, result=entry(done.evaluation, caveats), comparison=comparison)
+
+
+async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAnswer:
+    """Make the missing hidden states."""
+    done = await capturing.capture(console)
+    return CaptureAnswer(
+        host=console.evaluation_host.name,
+        folder=console.config.evaluation.hidden_states,
+        captured=done.captured,
+        present=done.present,
+        asked=done.asked,
+    )
+
+
+async def training_log(console: Console, arguments: argparse.Namespace) -> Logs:
+    """The last lines of the training's log."""
+    host, path = console.training_host, console.config.training.log
+    size = (await host.stat(path)).size
+    begin = max(0, size - TAIL)
+    splitter = LineSplitter(begin, None if begin else 1, partial_head=begin > 0)
+    lines = [line.text for line in splitter.feed(await host.read(path, begin, size - begin), None)]
+    if last := splitter.close():
+        lines.append(last.text)
+    return Logs(f"{host.name}:{path}", tuple(lines[-arguments.lines :]))
+
+
+COMMANDS: dict[str, Callable[[Console, argparse.Namespace], Awaitable[Any]]] = {
+    "status": status,
+    "checkpoints": checkpoints,
+    "fetch": fetch,
+    "eval": evaluate,
+    "capture": capture,
+    "logs": training_log,
+}

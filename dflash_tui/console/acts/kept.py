@@ -1,0 +1,138 @@
+"""The headless commands that need only what this workstation keeps."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from dflash_tui.console.acts.shown import default_name, matching
+from dflash_tui.console.answers import (
+    Compared,
+    ImportAnswer,
+    Logs,
+    ReportAnswer,
+    RunLine,
+    Runs,
+    Show,
+    entry,
+)
+from dflash_tui.records.codec import loads
+from dflash_tui.records.result import Results
+from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.compare import compare as set_against
+from dflash_tui.results.errors import ResultError, UnknownReference
+from dflash_tui.results.importers import import_file
+from dflash_tui.results.pins import Pin
+from dflash_tui.results.report import report as markdown
+from dflash_tui.results.store import Store, StoredRun
+
+
+def runs(store: Store, arguments: argparse.Namespace) -> Runs:
+    """Every run, oldest first, and the pins."""
+    return Runs(
+        runs=tuple(_line(run) for run in reversed(store.runs()) if run.manifest),
+        pins=tuple({"name": name, **asdict(pin)} for name, pin in store.pins.entries().items()),
+    )
+
+
+def show(store: Store, arguments: argparse.Namespace) -> Show:
+    """One result."""
+    evaluation = store.resolve(arguments.result)
+    return Show(path=evaluation.path, result=entry(evaluation, caveats_of(evaluation)))
+
+
+def logs(store: Store, arguments: argparse.Namespace) -> Logs:
+    """The last lines of a run's log as it came home."""
+    run = next((run for run in store.runs() if run.run_id == arguments.result), None)
+    if run is None:
+        known = ", ".join(run.run_id for run in store.runs()) or "none"
+        raise UnknownReference(f"no run {arguments.result!r}; runs: {known}")
+    path = run.folder / "log.txt"
+    try:
+        lines = path.read_text("utf-8", "replace").splitlines()
+    except OSError as error:
+        raise ResultError(f"{path}: can't be read ({error.strerror})") from error
+    return Logs(source=str(path), lines=tuple(lines[-arguments.lines :]))
+
+
+def import_result(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
+    """Pin a result file of any known shape."""
+    return _pinned(store, arguments.file, arguments.name or arguments.file.stem)
+
+
+def pin(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
+    """Pin a result as a baseline."""
+    evaluation = store.resolve(arguments.result)
+    return _pinned(store, Path(evaluation.path), arguments.name or default_name(evaluation))
+
+
+def compare(store: Store, arguments: argparse.Namespace) -> Compared:
+    """One result beside another."""
+    current = store.resolve(arguments.current)
+    previous = matching(current, store.resolve(arguments.previous))
+    found = set_against(current, previous)
+    return Compared(
+        current=entry(current, caveats_of(current)),
+        previous=entry(previous, caveats_of(previous)),
+        delta=found.delta,
+        verdict=found.verdict,
+        why=found.why,
+        caveats=found.caveats,
+        rows=found.rows,
+        pairing=found.pairing,
+    )
+
+
+def report(store: Store, arguments: argparse.Namespace) -> ReportAnswer:
+    """The Markdown report of a run."""
+    current = store.resolve(arguments.result)
+    others = [store.resolve(other) for other in arguments.others]
+    previous = store.resolve(arguments.against) if arguments.against else None
+    return ReportAnswer(markdown(current, others=others, previous=previous, live_now=None))
+
+
+COMMANDS: dict[str, Callable[[Store, argparse.Namespace], Any]] = {
+    "runs": runs,
+    "show": show,
+    "logs": logs,
+    "import": import_result,
+    "pin": pin,
+    "compare": compare,
+    "report": report,
+}
+
+
+def blocked(answer: object) -> bool:
+    """Whether an answer is a comparison that may not be made."""
+    return isinstance(answer, Compared) and answer.verdict == "not comparable"
+
+
+def _pinned(store: Store, path: Path, name: str) -> ImportAnswer:
+    kept: Pin = store.pins.pin(name, path)
+    evaluation = import_file(path, name)
+    return ImportAnswer(
+        name=name,
+        sha256=kept.sha256,
+        path=str(store.pins.folder / kept.sha256),
+        result=entry(evaluation, caveats_of(evaluation)),
+    )
+
+
+def _line(run: StoredRun) -> RunLine:
+    assert run.manifest is not None
+    manifest, path = run.manifest, run.folder / "results.json"
+    pooled = loads(Results, path.read_bytes(), str(path)).pooled if run.has_results else None
+    return RunLine(
+        run_id=run.run_id,
+        state=run.exit.state if run.exit else "running",
+        created_at=manifest.created_at,
+        training=manifest.checkpoint.training,
+        step=manifest.checkpoint.step,
+        preset=manifest.preset,
+        block_size=manifest.block_size,
+        streak=pooled.streak if pooled else {},
+        blocks=pooled.blocks if pooled else 0,
+    )

@@ -1,0 +1,88 @@
+"""Which result is shown, what it stands beside, and pinning it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dflash_tui.config import Config
+from dflash_tui.console import events as happened
+from dflash_tui.console.errors import ConsoleError
+from dflash_tui.records.result import Evaluation
+from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.compare import compare
+from dflash_tui.results.errors import ResultError
+from dflash_tui.results.evaluation import from_run, quick_of
+from dflash_tui.results.pins import Pin
+from dflash_tui.results.store import Store
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+
+def show(console: Console, current: Evaluation) -> None:
+    """Show a result beside its baseline."""
+    previous = baseline_for(console.store, console.config, current, console.against)
+    comparison = compare(current, previous) if previous else None
+    console.emit(
+        happened.ResultsChanged(
+            current=current,
+            previous=previous,
+            comparison=comparison,
+            caveats=comparison.caveats if comparison else caveats_of(current),
+            runs=tuple(run.run_id for run in console.store.runs()),
+            pins=tuple(console.store.pins.entries()),
+        )
+    )
+
+
+def show_newest(console: Console) -> None:
+    """Show the newest finished run, if there is one."""
+    newest = next((run for run in console.store.runs() if run.finished), None)
+    if newest is not None:
+        show(console, from_run(newest.folder))
+
+
+def baseline_for(store: Store, config: Config, current: Evaluation, against: str | None) -> Evaluation | None:
+    """What a result is compared with: `against`, else the first configured baseline that is there, else the newest
+    pin. A quick result stands beside the quick part of a full one.
+
+    Raises ResultError when a baseline that was asked for can't be read."""
+    if against:
+        return matching(current, store.resolve(against))
+    pins = store.pins.entries()
+    configured = [item.name for item in config.baselines if item.name in pins]
+    for name in (*configured, *sorted(pins, key=lambda name: pins[name].pinned_at, reverse=True)):
+        if pins[name].sha256 != current.sha256:
+            return matching(current, store.pins.load(name))
+    return None
+
+
+def matching(current: Evaluation, previous: Evaluation) -> Evaluation:
+    """The part of a full result that a quick one can stand beside, anchor by anchor."""
+    if current.preset != "quick" or previous.preset != "full" or not previous.blocks:
+        return previous
+    try:
+        return quick_of(previous)
+    except ResultError:
+        return previous  # none of its first prompts was measured: the comparison itself says what is not comparable
+
+
+async def pin_shown(console: Console, *, name: str = "") -> Pin:
+    """Pin the result that is shown and compare against it from now on. Raises ConsoleError, ResultError."""
+    current = console.state.results.current
+    if current is None:
+        raise ConsoleError("nothing to pin yet; evaluate a checkpoint first (e)")
+    name = name or default_name(current)
+    pin = console.store.pins.pin(name, Path(current.path))
+    console.against = name
+    console.emit(happened.Noticed("info", f"pinned {current.name} as {name}; newer results are compared with it"))
+    show(console, current)
+    return pin
+
+
+def default_name(evaluation: Evaluation) -> str:
+    """A pin's name when none is given: training, step and preset, or the result's own name."""
+    if evaluation.step is None or evaluation.training is None:
+        return evaluation.name[:64]
+    return "-".join(part for part in (evaluation.training, f"step{evaluation.step}", evaluation.preset) if part)[:64]

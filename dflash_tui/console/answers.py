@@ -1,0 +1,229 @@
+"""What the headless commands answer: one documented record a command, printed as JSON with --json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
+from dflash_tui.records.result import Evaluation, Score
+
+
+@dataclass(frozen=True)
+class PromptEntry:
+    """One prompt of a result: `streak` {top1, top4, top8} and `tau` over its `blocks`."""
+
+    blocks: int
+    streak: dict[str, float]
+    tau: float
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result. `prompts` were evaluated, of `prompts_asked`; `streak` are pooled means over `blocks`, `tau` is
+    streak.top1 + 1; `ddtree` maps a node budget to accepted drafts (no bonus)."""
+
+    name: str
+    run_id: str | None
+    run_dir: str | None
+    checkpoint: str | None
+    training: str | None
+    step: int | None
+    preset: str | None
+    block_size: int | None
+    anchors: str | None
+    created_at: str | None
+    weights_id: str | None
+    streak: dict[str, float]
+    tau: float
+    ddtree: dict[str, float]
+    blocks: int
+    prompts: int | None
+    prompts_asked: int | None
+    per_prompt: dict[str, PromptEntry]
+    caveats: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Status:
+    """``status``: the training's log as read once. `seconds` since the newest logged step;
+    `steps_behind` is live step minus newest complete checkpoint's; `eta_seconds` and `steps_per_second` come from the
+    log's time stamps, or are null. `problems`: what could not be read, as sentences."""
+
+    training: str
+    host: str
+    step: int | None
+    total: int | None
+    loss: float | None
+    lr: float | None
+    throughput: dict[str, Any] | None
+    steps_per_second: float | None
+    eta_seconds: float | None
+    phase: str
+    last_line: str
+    seconds: float | None
+    newest_saved: SavedCheckpoint | None
+    steps_behind: int | None
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """``checkpoints``: every checkpoint under the watched folder, newest last."""
+
+    host: str
+    root: str
+    checkpoints: tuple[SavedCheckpoint, ...]
+
+
+@dataclass(frozen=True)
+class FetchAnswer:
+    """``fetch``: `files` lie in `folder` on `host`; `bytes` moved now, `sha256` of the first file at both ends."""
+
+    host: str
+    folder: str
+    files: tuple[str, ...]
+    step: int | None
+    bytes: int
+    sha256: str
+    seconds: float
+    already_there: bool
+
+
+@dataclass(frozen=True)
+class EvalAnswer:
+    """``eval``: `existing` when the same request had been answered before (then nothing was run)."""
+
+    existing: bool
+    result: Entry
+    comparison: Comparison | None
+
+
+@dataclass(frozen=True)
+class CaptureAnswer:
+    """``capture``: prompts that got hidden states now, and all of those asked that have them."""
+
+    host: str
+    folder: str
+    captured: tuple[str, ...]
+    present: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RunLine:
+    """A run kept on this workstation. `state`: finished, failed, stopped, lost, or running (no end known)."""
+
+    run_id: str
+    state: str
+    created_at: str
+    training: str
+    step: int | None
+    preset: str
+    block_size: int
+    streak: dict[str, float]
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Runs:
+    """``runs``: every run, oldest first, and the pins."""
+
+    runs: tuple[RunLine, ...]
+    pins: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Show:
+    """``show``: one result with its caveats, and where its files lie here."""
+
+    path: str
+    result: Entry
+
+
+@dataclass(frozen=True)
+class Logs:
+    """``logs``: the last lines of a run's log, or of the training's."""
+
+    source: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ImportAnswer:
+    """``import`` and ``pin``: the pin that keeps it. `sha256` names the pin's folder."""
+
+    name: str
+    sha256: str
+    path: str
+    result: Entry
+
+
+@dataclass(frozen=True)
+class Compared:
+    """``compare``: `delta` {top1, top4, top8}, null where withheld; `verdict`, `why`; every open caveat of the pair and
+    of the current result."""
+
+    current: Entry
+    previous: Entry
+    delta: dict[str, float | None]
+    verdict: Verdict
+    why: tuple[str, ...]
+    caveats: tuple[Finding, ...]
+    rows: tuple[MetricComparison, ...]
+    pairing: str
+
+
+@dataclass(frozen=True)
+class ReportAnswer:
+    """``report``: the Markdown text."""
+
+    markdown: str
+
+
+@dataclass(frozen=True)
+class DemoAnswer:
+    """``demo --headless``: the shipped baseline drafter and each evaluated checkpoint of the training, oldest first."""
+
+    baseline: Entry
+    checkpoints: tuple[Entry, ...]
+
+
+@dataclass(frozen=True)
+class Key:
+    """``keys``: an action of the app (a list of these)."""
+
+    id: str
+    keys: tuple[str, ...]
+    description: str
+    group: str
+
+
+def entry(evaluation: Evaluation, caveats: tuple[Finding, ...]) -> Entry:
+    """A result as the commands print it."""
+    return Entry(
+        name=evaluation.name,
+        run_id=evaluation.name if evaluation.origin == "run" else None,
+        run_dir=evaluation.run_dir,
+        checkpoint=evaluation.checkpoint_path or evaluation.checkpoint_name,
+        training=evaluation.training,
+        step=evaluation.step,
+        preset=evaluation.preset,
+        block_size=evaluation.block_size,
+        anchors=evaluation.anchors,
+        created_at=evaluation.created_at,
+        weights_id=evaluation.weights_id,
+        streak=evaluation.pooled.streak,
+        tau=evaluation.pooled.tau,
+        ddtree=evaluation.pooled.ddtree,
+        blocks=evaluation.pooled.blocks,
+        prompts=evaluation.prompt_count,
+        prompts_asked=evaluation.prompts_asked_count,
+        per_prompt={prompt: _prompt(score) for prompt, score in evaluation.per_prompt.items()},
+        caveats=caveats,
+    )
+
+
+def _prompt(score: Score) -> PromptEntry:
+    return PromptEntry(blocks=score.blocks, streak=score.streak, tau=score.tau)

@@ -1,0 +1,194 @@
+"""The console: it owns hosts, state and jobs. Faces listen to it; acts do their work through it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from dflash_tui.config import Config
+from dflash_tui.console import events as happened
+from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.console.state import State, TrainingPane, fold
+from dflash_tui.hosts.base import Host
+from dflash_tui.results.store import Store
+
+FLUSH_SECONDS = 0.25  # faces hear of changes at most four times a second
+CLOSE_SECONDS = 5.0
+
+
+class Console:
+    """Everything that runs while a face is open, and everything a headless command needs.
+
+    `hosts` maps the config's host names to hosts (None: made from the config at first use), `store` keeps runs and
+    pins, `told` hears every event at once. Construction does nothing; `start` begins to watch. Acts may be awaited
+    directly (headless) or begun as jobs (the app).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        store: Store,
+        hosts: Mapping[str, Host] | None = None,
+        *,
+        told: Callable[[happened.Event], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config, self.store, self.clock = config, store, clock
+        self.state = State(training=TrainingPane(name=config.training.name, host=config.training.host), now=clock())
+        self.turn = asyncio.Lock()  # evaluations and captures take turns: they share one host's cores
+        self.against: str | None = None
+        self._hosts = hosts
+        self._told = told
+        self._listeners: list[Callable[[State], None]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._flush: asyncio.TimerHandle | None = None
+        self._jobs = 0
+
+    @property
+    def hosts(self) -> Mapping[str, Host]:
+        """Hosts by the config's names."""
+        if self._hosts is None:
+            from dflash_tui.console.links import make_hosts
+
+            self._hosts = make_hosts(self.config)
+        return self._hosts
+
+    @property
+    def busy(self) -> bool:
+        """Whether a transfer, an evaluation or a capture runs."""
+        return any(task.get_name().startswith("job") for task in self._tasks)
+
+    def host(self, name: str) -> Host:
+        """A host by the config's name. Raises ConsoleError."""
+        try:
+            return self.hosts[name]
+        except KeyError:
+            raise ConsoleError(f"no host {name!r}; known: {', '.join(self.hosts)}") from None
+
+    @property
+    def training_host(self) -> Host:
+        """Where the training runs."""
+        return self.host(self.config.training.host)
+
+    @property
+    def evaluation_host(self) -> Host:
+        """Where evaluations run."""
+        return self.host(self.config.evaluation.host)
+
+    def new_job(self) -> str:
+        """A name that no other job of this console has."""
+        self._jobs += 1
+        return f"job {self._jobs}"
+
+    def listen(self, callback: Callable[[State], None]) -> Callable[[], None]:
+        """Call back with the new state after changes, at most four times a second. The result stops it."""
+        self._listeners.append(callback)
+        return lambda: self._listeners.remove(callback)
+
+    def emit(self, event: happened.Event) -> None:
+        """Fold an event into the state and tell the listeners soon."""
+        self.state = fold(self.state, event)
+        if self._told is not None:
+            self._told(event)
+        if self._flush is None and self._listeners:
+            self._flush = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._tell)
+
+    def _tell(self) -> None:
+        self._flush = None
+        for callback in tuple(self._listeners):
+            callback(self.state)
+
+    async def start(self) -> None:
+        """Begin to watch, read the configured baselines, and attach to evaluations that were left running."""
+        self._spawn(self._tick(), "tick")
+        self._spawn(self._watch(), "watch")
+        self._spawn(self._prepare(), "prepare")
+
+    async def close(self) -> None:
+        """End every task and connection. Detached evaluations go on; they are found again at the next start."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
+        if self._flush is not None:
+            self._flush.cancel()
+        for host in (self._hosts or {}).values():
+            with suppress(*TROUBLE, TimeoutError):
+                await asyncio.wait_for(host.close(), CLOSE_SECONDS)
+
+    def begin(self, act: str, **options: Any) -> None:
+        """Start an act as a job; what goes wrong is told as a notice and in the pane that shows it."""
+        self.do(self._act(act)(**options), act)
+
+    def do(self, work: Coroutine[Any, Any, object], name: str) -> None:
+        """Run some work as a job."""
+        self._spawn(self._job(work), f"job {name}")
+
+    def _act(self, name: str) -> Callable[..., Coroutine[Any, Any, object]]:
+        """An act by its name; what acts need (transfer, evaluation, statistics) is loaded at the first one, not before
+        the first screen."""
+        from dflash_tui.console.acts import capture, evaluate, fetch, shown
+
+        acts: dict[str, Callable[..., Coroutine[Any, Any, object]]] = {
+            "evaluate": partial(evaluate.evaluate, self),
+            "fetch": partial(fetch.fetch, self),
+            "capture": partial(capture.capture, self),
+            "pin": partial(shown.pin_shown, self),
+            "stop": partial(evaluate.stop, self),
+            "reconnect": self._reconnect,
+        }
+        if name not in acts:
+            raise ConsoleError(f"no act {name!r}; known: {', '.join(acts)}")
+        return acts[name]
+
+    async def _job(self, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            await work
+        except TROUBLE as error:
+            self.emit(happened.Noticed("error", str(error)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.emit(
+                happened.Noticed("error", f"{task.get_name()} ended unexpectedly: {type(error).__name__}: {error}")
+            )
+
+    async def _tick(self) -> None:
+        while True:
+            self.emit(happened.Ticked(self.clock()))
+            await asyncio.sleep(1)
+
+    async def _watch(self) -> None:
+        from dflash_tui.watch.training import TrainingWatch
+
+        training = self.config.training
+        watch = TrainingWatch(self.training_host, training.log, training.checkpoints)
+        await watch.run(self.emit)
+
+    async def _reconnect(self) -> None:
+        for task in tuple(self._tasks):
+            if task.get_name() == "watch":
+                task.cancel()
+                await asyncio.wait({task}, timeout=CLOSE_SECONDS)
+        self._spawn(self._watch(), "watch")
+
+    async def _prepare(self) -> None:
+        from dflash_tui.console.acts import baselines, reattach, shown
+
+        try:
+            await baselines.refresh(self)
+            shown.show_newest(self)
+            for run_id in reattach.left_running(self.store, self.config.evaluation.host):
+                self._spawn(self._job(reattach.reattach(self, run_id)), "job reattach")
+        except TROUBLE as error:
+            self.emit(happened.Noticed("warn", str(error)))

@@ -1,0 +1,61 @@
+"""Events as sentences, for those who follow a job without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dflash_tui.console import events as happened
+from dflash_tui.transfer.relay import TransferProgress
+
+
+def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
+    """A listener of events that says each thing once: phases and notices, not every byte."""
+    told: set[tuple[str, str]] = set()
+
+    def once(job: str, phase: str, sentence: str) -> None:
+        if (job, phase) not in told:
+            told.add((job, phase))
+            say(sentence)
+
+    def tell(event: happened.Event) -> None:
+        match event:
+            case happened.EvaluationAsked(_, preset, label):
+                say(f"{label} ({preset})")
+            case happened.PlanMade(_, _, lines):
+                for line in lines:
+                    say(f"  {line}")
+            case happened.TransferStarted(_, _, name, route, total):
+                say(f"moving {name}, {megabytes(total)}: {' ▸ '.join(route)}")
+            case happened.TransferAdvanced(job, progress):
+                once(job, f"{progress.file} {progress.phase}", _transfer(progress))
+            case happened.TransferEnded(_, path, _, seconds, already_there, error):
+                if error is None:
+                    say(f"already there: {path}" if already_there else f"moved in {seconds:.1f} s: {path}")
+            case happened.EvaluationStarted(_, run_id, run_dir, host):
+                say(f"run {run_id} in {host}:{run_dir}")
+            case happened.EvaluationAdvanced(job, run_id, _, progress, _, _) if progress:
+                where = f"{progress.prompt} " if progress.prompt else ""
+                once(
+                    job,
+                    f"{run_id} {progress.phase} {where}",
+                    f"  {progress.phase} {where}{progress.done}/{progress.total}",
+                )
+            case happened.EvaluationEnded(_, run_id, _, error, existing):
+                if error is None:
+                    say(f"{'already evaluated' if existing else 'finished'}: {run_id}")
+            case happened.Noticed(_, sentence):
+                say(sentence)
+
+    return tell
+
+
+def megabytes(size: int) -> str:
+    """Bytes as people say them, decimal units."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.2f} {unit}"
+    return f"{size} B"
+
+
+def _transfer(progress: TransferProgress) -> str:
+    return f"  {progress.phase} {progress.file}"

@@ -1,0 +1,203 @@
+"""What an evaluation will be, before anything is created: the manifest's content, and the same in words."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from dflash_tui import __version__
+from dflash_tui.evals.errors import EvaluationRefused
+from dflash_tui.evals.preflight import preflight
+from dflash_tui.measure.anchors import PRESETS
+from dflash_tui.records.codec import dumps, to_data
+from dflash_tui.records.facts import Fact, Source
+from dflash_tui.records.manifest import MANIFEST_VERSION, CheckpointRef, Manifest, PromptRef, TargetRef
+from dflash_tui.records.settings import DrafterSettings
+from dflash_tui.records.survey import Survey, SurveyedPrompt
+
+ANCHORS = "spaced"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the checkpoint came from, before any move. `training` names the run, "" for a drafter of none."""
+
+    host: str
+    path: str
+    training: str
+    step: int | None
+    size: int
+    mtime: float
+    inode: int
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was asked for. `block_size` 0: the drafter's own; `threads` 0: every usable core but one."""
+
+    preset: str
+    block_size: int
+    threads: int
+    prompts_path: str
+    hidden_states: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A manifest without its run (run id, command, link), the plan in words, and what preflight warns of."""
+
+    manifest: Manifest
+    lines: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    @property
+    def prompts_present(self) -> tuple[str, ...]:
+        """Ids of the prompts that will be evaluated."""
+        return tuple(prompt.id for prompt in self.manifest.prompts if prompt.features)
+
+
+def plan_evaluation(
+    wish: Wish, origin: Origin, found: Survey, host: str, harness: str, facts: Sequence[Fact], now: datetime
+) -> Plan:
+    """Compose the request from what was surveyed on `host`. `facts` were learnt elsewhere (the training, the config).
+
+    Raises EvaluationRefused with every reason at once.
+    """
+    threads = wish.threads or max(1, found.host.cpus_usable - 1)
+    judged = preflight(found, host, threads)
+    checkpoint, target = found.checkpoint, found.target
+    if judged.refusals or checkpoint is None or target is None or checkpoint.settings is None:
+        raise EvaluationRefused("; ".join(judged.refusals) or f"{host}: the checkpoint or the target can't be read")
+    settings = checkpoint.settings
+    block_size = wish.block_size or settings.block_size
+    _, per_prompt = PRESETS[wish.preset]
+    prompts = tuple(_prompt(item) for item in found.prompts)
+    manifest = Manifest(
+        version=MANIFEST_VERSION,
+        run_id="",
+        created_at=_iso(now.timestamp()),
+        preset=wish.preset,
+        anchors=ANCHORS,
+        blocks_per_prompt=per_prompt,
+        block_size=block_size,
+        checkpoint=CheckpointRef(
+            host=origin.host,
+            path=origin.path,
+            linked="",
+            step=origin.step if origin.step is not None else checkpoint.step,
+            training=origin.training,
+            size=origin.size,
+            mtime=origin.mtime,
+            quick_id=checkpoint.quick_id,
+            weights_id=checkpoint.weights_id,
+            sha256=origin.sha256,
+        ),
+        drafter=settings,
+        audit=checkpoint.audit,
+        target=TargetRef(target.path, target.name, target.config_sha256),
+        prompts_path=wish.prompts_path,
+        prompts=prompts,
+        hidden_states=wish.hidden_states,
+        threads=threads,
+        request_id="",
+        harness=harness,
+        tool_version=__version__,
+        versions={"python": found.host.python, "torch": found.host.torch or ""},
+        facts=(),
+    )
+    learnt = (*facts, *_facts(manifest, origin, found, host, now))
+    manifest = replace(manifest, facts=learnt, request_id=request_id(manifest))
+    return Plan(manifest, _words(manifest, host), judged.warnings)
+
+
+def request_id(manifest: Manifest) -> str:
+    """What makes two evaluations the same: weights, resolved settings, target, preset, prompts, cache, harness."""
+    settings = to_data(manifest.drafter)
+    settings.pop("sources")
+    asked = {
+        "weights": manifest.checkpoint.weights_id,
+        "settings": settings,
+        "block_size": manifest.block_size,
+        "anchors": [manifest.anchors, manifest.blocks_per_prompt],
+        "preset": manifest.preset,
+        "target": manifest.target.config_sha256,
+        "prompts": [[prompt.id, prompt.sha256, prompt.features_id] for prompt in manifest.prompts],
+        "harness": manifest.harness,
+    }
+    return hashlib.sha256(dumps(asked).encode()).hexdigest()
+
+
+def _prompt(item: SurveyedPrompt) -> PromptRef:
+    usable = item.features is not None
+    return PromptRef(item.id, item.sha256, item.features, item.features_id if usable else None)
+
+
+def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: datetime) -> tuple[Fact, ...]:
+    at = _iso(now.timestamp())
+    assert found.checkpoint is not None
+    checkpoint, settings = Source(origin.host, origin.path), manifest.drafter
+    cache, prompts = Source(host, manifest.hidden_states), Source(host, manifest.prompts_path)
+    plan = Source(host, "", "plan")
+    facts = [
+        Fact("eval.block_size", manifest.block_size, plan, at),
+        Fact("eval.anchors", {"policy": manifest.anchors, "per_prompt": manifest.blocks_per_prompt}, plan, at),
+        Fact("eval.taps", list(settings.taps), Source(origin.host, origin.path, settings.sources.get("taps", "")), at),
+        Fact("checkpoint.file", _file(origin), checkpoint, at),
+        Fact("weights.audit", to_data(found.checkpoint.audit), checkpoint, at),
+        Fact("prompts.asked", [prompt.id for prompt in manifest.prompts], prompts, at),
+        Fact("prompts.present", [prompt.id for prompt in manifest.prompts if prompt.features], cache, at),
+        Fact("cache.files", {p.id: _iso(p.mtime) for p in found.prompts if p.features and p.mtime}, cache, at),
+        Fact("target.identity", _target(manifest), Source(host, manifest.target.path, "config.json"), at),
+    ]
+    if manifest.checkpoint.step is not None:
+        facts.append(Fact("checkpoint.step", manifest.checkpoint.step, checkpoint, at))
+    trained = Source(origin.host, origin.path, settings.sources.get("block_size", ""))
+    facts.append(Fact("train.block_size", settings.block_size, trained, at))
+    used = [prompt for prompt in found.prompts if prompt.features]
+    if used:
+        facts.append(Fact("cache.identity", _identity(used), cache, at))
+    return tuple(facts)
+
+
+def _file(origin: Origin) -> dict[str, object]:
+    return {"size": origin.size, "mtime": _iso(origin.mtime), "inode": origin.inode}
+
+
+def _target(manifest: Manifest) -> dict[str, object]:
+    return {"name": manifest.target.name, "target_config_sha256": manifest.target.config_sha256}
+
+
+def _identity(used: Sequence[SurveyedPrompt]) -> dict[str, object] | None:
+    """The cache's key where every file records one and the same; None where a file records none."""
+    keys: list[dict[str, object]] = [
+        {
+            "target": item.identity.get("target"),
+            "target_config_sha256": item.identity.get("target_config_sha256"),
+            "taps": list(item.layer_ids) if item.layer_ids else None,
+        }
+        for item in used
+    ]
+    known = [key for key in keys if key["target_config_sha256"] and key["taps"]]
+    return known[0] if len(known) == len(keys) else None
+
+
+def _words(manifest: Manifest, host: str) -> tuple[str, ...]:
+    asked, present = len(manifest.prompts), sum(prompt.features is not None for prompt in manifest.prompts)
+    settings: DrafterSettings = manifest.drafter
+    trained = f", trained at {settings.block_size}" if settings.block_size != manifest.block_size else ""
+    checkpoint = manifest.checkpoint
+    step = f"step {checkpoint.step} of {checkpoint.training}" if checkpoint.step is not None else checkpoint.path
+    return (
+        f"{step}: {settings.family}, {settings.num_hidden_layers} layers, taps {', '.join(map(str, settings.taps))}",
+        f"{manifest.preset} on {host}: {present} of {asked} prompts have hidden states, "
+        f"up to {manifest.blocks_per_prompt} blocks each",
+        f"block size {manifest.block_size}{trained}; {manifest.threads} thread(s), nice 10, float32",
+    )
+
+
+def _iso(seconds: float | None) -> str:
+    moment = datetime.fromtimestamp(seconds or 0.0, UTC)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,42 @@
+"""Whether an evaluation can run on a host, decided from a survey alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dflash_tui.records.survey import Survey
+
+SPARE_DISK = 64 << 20  # records and log of a run, generously
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """`refusals` make the evaluation impossible; `warnings` are worth knowing. Sentences, in order of weight."""
+
+    refusals: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+def preflight(survey: Survey, host: str, wanted_threads: int) -> Preflight:
+    """Judge what was surveyed: a shared host is a guest house, so memory and load are looked at first."""
+    refusals = [problem.sentence for problem in survey.problems if problem.severity == "error"]
+    warnings = [problem.sentence for problem in survey.problems if problem.severity == "warn"]
+    machine = survey.host
+    limits = [limit for limit in (machine.memory_available, machine.memory_limit) if limit is not None]
+    if survey.memory_needed is not None and limits and min(limits) < survey.memory_needed:
+        refusals.append(
+            f"{host}: {_gib(min(limits))} of memory free, about {_gib(survey.memory_needed)} needed; "
+            "end something there or evaluate elsewhere"
+        )
+    if machine.free_bytes is not None and machine.free_bytes < SPARE_DISK:
+        refusals.append(f"{host}: {machine.free_bytes >> 20} MiB free where runs are kept, {SPARE_DISK >> 20} needed")
+    load = machine.loadavg[0] if machine.loadavg else 0.0
+    if load + wanted_threads > machine.cpus_usable + 0.5:
+        warnings.append(
+            f"{host} is busy: load {load:.1f} on {machine.cpus_usable} cores; at nice 10 the evaluation will be slow"
+        )
+    return Preflight(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"

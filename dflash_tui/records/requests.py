@@ -1,0 +1,43 @@
+"""What is asked of the harness besides an evaluation (that is `records.manifest`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CaptureRequest:
+    """``capture.json``: make the hidden states of `prompts` (ids; empty: all of the set) that have none yet.
+
+    `target` is a HF folder, `taps` z-lab layer ids, `hidden_states` the folder that receives the files.
+    `target_name` defaults to the folder's name.
+    """
+
+    target: str
+    prompts_path: str
+    hidden_states: str
+    taps: tuple[int, ...]
+    prompts: tuple[str, ...] = ()
+    target_name: str = ""
+    max_new_tokens: int = 512
+    threads: int = 1
+
+
+@dataclass(frozen=True)
+class SurveyRequest:
+    """Standard input of ``survey``. A path that is not given is not looked at.
+
+    `overrides` are drafter settings by field name, as the user gave them; `prompts_asked` limits the set to its first
+    so many.
+    """
+
+    checkpoint: str | None = None
+    target: str | None = None
+    prompts_path: str | None = None
+    hidden_states: str | None = None
+    space_at: str | None = None
+    drafter_config: str | None = None
+    overrides: dict[str, Any] = field(default_factory=dict)
+    prompts_asked: int | None = None
+    weights_id: bool = True

@@ -1,0 +1,167 @@
+"""The main job over real files and a real harness: watch, fetch, evaluate, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts import baselines, reattach
+from dflash_tui.console.acts.evaluate import evaluate
+from dflash_tui.console.acts.fetch import fetch
+from dflash_tui.console.errors import ConsoleError
+from dflash_tui.evals.errors import EvaluationError, EvaluationRefused
+from dflash_tui.records.codec import loads
+from dflash_tui.records.manifest import Manifest
+from dflash_tui.records.process import ProcessRecord
+from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.compare import compare
+from tests.console.world import Bench, bench
+
+
+@pytest.fixture
+async def tiny(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = bench(tmp_path)
+    made.save(4000)
+    yield made
+    await made.console.close()
+
+
+def manifest_of(tiny: Bench, run_id: str) -> Manifest:
+    path = tiny.root / "lab" / "eval" / "runs" / run_id / "manifest.json"
+    return loads(Manifest, path.read_bytes(), str(path))
+
+
+async def test_evaluates_the_newest_checkpoint_in_a_run_directory_of_its_own(tiny: Bench) -> None:
+    done = await evaluate(tiny.console, preset="full")
+    run_dir = tiny.root / "lab" / "eval" / "runs" / done.run_id
+    manifest = manifest_of(tiny, done.run_id)
+    assert not done.existing
+    assert done.evaluation.step == 4000
+    assert done.evaluation.training == "slammed5"
+    assert done.evaluation.pooled.blocks == 30 * 3
+    linked = run_dir / manifest.checkpoint.linked
+    assert linked.stat().st_nlink >= 2
+    assert linked.samefile(tiny.root / "lab" / "eval" / "checkpoints" / "slammed5" / "step_4000" / "checkpoint.pt")
+    home = tiny.console.store.run_folder(done.run_id)
+    for name in ("manifest.json", "blocks.jsonl", "results.json", "log.txt", "progress.jsonl", "exit.json"):
+        assert (home / name).read_bytes() == (run_dir / name).read_bytes(), name
+    assert tiny.console.state.evaluation.state == "done"
+    assert tiny.console.state.results.current == done.evaluation
+
+
+async def test_what_was_known_at_plan_time_is_in_the_manifest_with_its_sources(tiny: Bench) -> None:
+    done = await evaluate(tiny.console, preset="full", block_size=6)
+    facts = {fact.kind: fact for fact in done.evaluation.facts}
+    assert facts["train.live"].value["step"] == 5329
+    assert facts["train.live"].source.path.endswith("train.log")
+    codes = {finding.code: finding for finding in caveats_of(done.evaluation)}
+    assert codes["STEP_BEHIND_LIVE"].values == (4000, 5329, 1329)
+    assert codes["PARTIAL_PROMPT_COVERAGE"].values == ("3/4",)
+    assert codes["BLOCK_SIZE_MISMATCH"].values[0] == 6
+    assert codes["SKIPPED_WEIGHTS"].severity == "note"
+    assert "verifier_norm.weight" in codes["SKIPPED_WEIGHTS"].values
+    assert not [finding for finding in codes.values() if finding.severity in ("void", "block")]
+
+
+async def test_the_same_request_shows_the_existing_result_unless_asked_again(tiny: Bench) -> None:
+    first = await evaluate(tiny.console)
+    assert (await evaluate(tiny.console)).run_id == first.run_id
+    assert (await evaluate(tiny.console)).existing
+    again = await evaluate(tiny.console, again=True)
+    assert again.run_id != first.run_id
+    assert again.evaluation.blocks == first.evaluation.blocks
+    assert (await evaluate(tiny.console, preset="full")).run_id not in (first.run_id, again.run_id)
+
+
+async def test_a_fetch_moves_the_bytes_once(tiny: Bench) -> None:
+    first = await fetch(tiny.console)
+    assert Path(first.folder, "checkpoint.pt").read_bytes() == first_bytes(tiny)
+    assert not first.already_there
+    assert (await fetch(tiny.console)).already_there
+
+
+def first_bytes(tiny: Bench) -> bytes:
+    return (tiny.workspace / "checkpoints" / "step_4000" / "checkpoint.pt").read_bytes()
+
+
+async def test_a_half_written_checkpoint_is_not_taken(tiny: Bench) -> None:
+    path = tiny.save(6000)
+    os.truncate(path, 300_000)
+    done = await fetch(tiny.console)
+    assert done.checkpoint.step == 4000
+
+
+async def test_without_a_checkpoint_it_says_so(tmp_path: Path) -> None:
+    empty = bench(tmp_path)
+    (empty.workspace / "checkpoints").mkdir()
+    with pytest.raises(ConsoleError, match="no checkpoint has been saved yet"):
+        await evaluate(empty.console)
+    assert empty.console.state.evaluation.state == "failed"
+    await empty.console.close()
+
+
+async def test_a_refusal_creates_no_run_directory_and_names_every_reason(tmp_path: Path) -> None:
+    broken = bench(tmp_path, target=str(tmp_path / "nowhere"), hidden_states=str(tmp_path / "neither"))
+    broken.save(4000)
+    with pytest.raises(EvaluationRefused) as refused:
+        await evaluate(broken.console)
+    assert "nowhere" in str(refused.value)
+    assert "neither" in str(refused.value)
+    assert not (tmp_path / "lab" / "eval" / "runs").exists()
+    await broken.console.close()
+
+
+async def test_a_python_without_the_harness_s_needs_is_one_sentence(tmp_path: Path) -> None:
+    broken = bench(tmp_path, python="/nonexistent/python3")
+    broken.save(4000)
+    with pytest.raises(EvaluationError, match=r"set evaluation\.python to a Python"):
+        await evaluate(broken.console)
+    await broken.console.close()
+
+
+async def test_configured_baselines_are_pinned_and_missing_ones_are_a_caveat(tiny: Bench) -> None:
+    await baselines.refresh(tiny.console)
+    assert set(tiny.console.store.pins.entries()) == {"previous"}
+    done = await evaluate(tiny.console)
+    assert tiny.console.state.results.previous is not None
+    assert tiny.console.state.results.previous.name == "previous"
+    comparison = compare(done.evaluation, tiny.console.store.resolve("previous"))
+    missing = [finding for finding in comparison.caveats if finding.code == "BASELINE_MISSING"]
+    assert [finding.values for finding in missing] == [("z-lab",)]
+    assert all("BASELINE_CHANGED" != finding.code for finding in comparison.caveats)
+
+
+async def test_a_run_that_was_left_is_found_again(tiny: Bench) -> None:
+    job = asyncio.create_task(evaluate(tiny.console, preset="full"))
+    while not tiny.of(happened.EvaluationStarted):
+        await asyncio.sleep(0.01)
+    job.cancel()
+    await asyncio.wait({job})
+    (run_id,) = reattach.left_running(tiny.console.store, "lab")
+    await reattach.reattach(tiny.console, run_id)
+    assert tiny.console.state.results.current is not None
+    assert tiny.console.state.results.current.pooled.blocks == 90
+    assert reattach.left_running(tiny.console.store, "lab") == ()
+
+
+async def test_a_killed_evaluation_is_shown_as_lost_with_its_last_log_line(
+    tiny: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dflash_tui.evals.attach.ASK_SECONDS", 0.5)
+    job = asyncio.create_task(evaluate(tiny.console, preset="full"))
+    while not tiny.of(happened.EvaluationStarted):
+        await asyncio.sleep(0.01)
+    run_dir = Path(tiny.console.state.evaluation.run_dir)
+    while not (run_dir / "process.json").exists():
+        await asyncio.sleep(0.01)
+    process = loads(ProcessRecord, (run_dir / "process.json").read_bytes(), "process.json")
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(EvaluationError, match=r"lost: .*last log line"):
+        await job
+    assert tiny.console.state.evaluation.state == "lost"

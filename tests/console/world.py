@@ -1,0 +1,81 @@
+"""A training and an evaluation host in folders of this machine: real files, real harness, real torch, no network."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from dflash_tui.config import BaselineConfig, Config, EvaluationConfig, TrainingConfig
+from dflash_tui.console import events as happened
+from dflash_tui.console.console import Console
+from dflash_tui.hosts.local import LocalHost
+from dflash_tui.results.store import Store
+from tests.cases import case_root
+from tests.harness.world import World, world
+
+STORY = case_root() / "cases" / "story"
+
+
+@dataclass
+class Bench:
+    """`lab` is the evaluation side, `workspace` the training's; `told` collects every event of the console."""
+
+    root: Path
+    lab: World
+    workspace: Path
+    console: Console
+    told: list[happened.Event]
+
+    def save(self, step: int) -> Path:
+        """A checkpoint of the training, as its trainer would save it."""
+        source = case_root() / "cases" / "checkpoints" / "raw-step" / "step_4000" / "checkpoint.pt"
+        folder = self.workspace / "checkpoints" / f"step_{step}"
+        folder.mkdir(parents=True)
+        shutil.copyfile(source, folder / "checkpoint.pt")
+        return folder / "checkpoint.pt"
+
+    def of(self, kind: type[happened.Event]) -> list[happened.Event]:
+        return [event for event in self.told if isinstance(event, kind)]
+
+
+def bench(root: Path, **evaluation: object) -> Bench:
+    """`evaluation` replaces fields of the evaluation's config."""
+    (root / "lab").mkdir()
+    lab = world(root / "lab")
+    workspace = root / "workspace"
+    workspace.mkdir()
+    shutil.copyfile(STORY / "train.log", workspace / "train.log")
+    shutil.copyfile(STORY / "train_args.json", workspace / "train_args.json")
+    settings = {
+        "host": "lab",
+        "root": str(root / "lab" / "eval"),
+        "target": str(lab.target.folder),
+        "prompts": str(root / "lab" / "prompts.jsonl"),
+        "hidden_states": str(lab.hidden_states),
+        "python": sys.executable,
+        "threads": 1,
+        **evaluation,
+    }
+    config = Config(
+        path=str(root / "config.toml"),
+        training=TrainingConfig(
+            name="slammed5",
+            host="ct200",
+            log=str(workspace / "train.log"),
+            checkpoints=str(workspace / "checkpoints"),
+            arguments=str(workspace / "train_args.json"),
+        ),
+        evaluation=EvaluationConfig(**settings),  # type: ignore[arg-type]
+        hosts={},
+        drafter={"config": str(lab.case.folder / "config.json")},
+        baselines=(
+            BaselineConfig("previous", str(STORY / "eval_results.json"), "lab"),
+            BaselineConfig("z-lab", str(root / "no-such-file.json"), "lab"),
+        ),
+    )
+    told: list[happened.Event] = []
+    hosts = {"ct200": LocalHost("ct200"), "lab": LocalHost("lab"), "local": LocalHost("local")}
+    console = Console(config, Store(root / "state"), hosts, told=told.append)
+    return Bench(root, lab, workspace, console, told)

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dflash_tui.config import ConfigError, load_config, parse_config
+
+WHOLE = """
+[training]
+host = "ct200"
+log = "/workspace/slammed5/train.log"
+checkpoints = "/workspace/slammed5/checkpoints"
+
+[evaluation]
+host = "ct129"
+root = "/root/eval"
+target = "/models/target"
+prompts = "/root/eval/prompts.jsonl"
+hidden_states = "/root/eval/hs"
+block_size = 16
+
+[hosts.pve1]
+ssh = "root@pve1"
+[hosts.ct200]
+via = "pve1"
+container = ["pct", "exec", "200", "--"]
+[hosts.ct129]
+ssh = "ct129"
+
+[[baseline]]
+name = "previous"
+host = "ct129"
+file = "/root/eval/eval_results.json"
+"""
+
+
+def test_reads_the_whole_example() -> None:
+    config = parse_config(WHOLE, "config.toml")
+    assert config.training.name == "slammed5"
+    assert config.hosts["ct200"].container == ("pct", "exec", "200", "--")
+    assert config.evaluation.block_size == 16
+    assert [baseline.name for baseline in config.baselines] == ["previous"]
+
+
+def test_the_readme_s_example_is_a_valid_config() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text()
+    example = readme.split("```toml\n")[1].split("```")[0]
+    assert parse_config(example, "README.md").evaluation.host == "ct129"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "sentence"),
+    [
+        ('log = "/workspace/slammed5/train.log"\n', "", r"config.toml: training.log is missing"),
+        ("block_size = 16", 'block_size = "16"', r"evaluation.block_size: found '16', expected a whole number"),
+        ("block_size = 16", "block_size = -1", r"evaluation.block_size: found -1, expected 0 or more"),
+        ("block_size = 16", "blocksize = 16", r"evaluation.blocksize: unknown key; did you mean 'block_size'\?"),
+        ('host = "ct200"', 'host = "ct201"', r"training.host: found 'ct201', which no \[hosts.ct201\] describes"),
+        ('root = "/root/eval"', 'root = "eval"', r"evaluation.root: found 'eval', expected an absolute path"),
+        ('via = "pve1"\n', "", r"hosts.ct200: `container` and `via` go together"),
+        ('via = "pve1"', 'via = "ct200"', r"hosts.ct200.via: the chain comes back to 'ct200'"),
+        ("[training]", "version = 9\n[training]", r"version: found 9, this dflash-tui knows 1"),
+        ("[evaluation]", "[evaluation", r"config.toml: not TOML"),
+        ('["pct", "exec", "200", "--"]', '"pct exec 200"', r"hosts.ct200.container: .* expected a list of strings"),
+    ],
+)
+def test_a_mistake_is_one_sentence_that_names_file_and_key(old: str, new: str, sentence: str) -> None:
+    assert old in WHOLE
+    with pytest.raises(ConfigError, match=sentence):
+        parse_config(WHOLE.replace(old, new), "config.toml")
+
+
+def test_a_missing_file_points_to_the_readme_and_the_demo(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="dflash-tui demo"):
+        load_config(tmp_path / "config.toml")
+
+
+@given(st.text())
+def test_any_other_text_is_a_config_error(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^config\.toml: "):
+        parse_config(text, "config.toml")
