@@ -1,21 +1,23 @@
-"""The acceptance story as evaluations: its result files by the product's importer, its evidence as facts.
-
-The adapters here only rename keys of the evidence files into facts.
-"""
+"""The acceptance story as evaluations: its result files by the product's importer, its log, arguments and checkpoint
+header by the product's readers. What is adapted here (the cache's and the files' listing) only has its keys renamed."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from dflash_tui.records.checkpoint import Audit
+from dflash_tui.checkpoints.audit import audit
+from dflash_tui.checkpoints.structure import Structure, TensorInfo, c_strides
 from dflash_tui.records.codec import to_data
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results.importers import import_file
+from dflash_tui.watch.arguments import Arguments, training_facts
+from dflash_tui.watch.fold import progress_of
+from dflash_tui.watch.lines import LineSplitter
 from tests.cases import case_root
 
 READ_AT = "2026-05-21T09:40:00Z"
@@ -53,7 +55,7 @@ def read(folder: Path) -> Story:
 
 def facts_of(folder: Path) -> tuple[Fact, ...]:
     """What a manifest of the story's evaluation would hold."""
-    return (*_log(folder), *_arguments(folder), *_header(folder), *_cache(folder), *_stat(folder))
+    return (*_training(folder), *_header(folder), *_cache(folder), *_stat(folder))
 
 
 def _is_story(folder: Path) -> bool:
@@ -64,32 +66,28 @@ def _fact(kind: str, value: Any, path: Path, where: str = "") -> Fact:
     return Fact(kind, value, Source("", str(path), where), READ_AT)
 
 
-def _log(folder: Path) -> tuple[Fact, ...]:
-    path = folder / "train.log"
-    lines = path.read_text().splitlines()
-    date, time, step, total = re.findall(r"\[(\S+) (\S+)\] step=(\d+)/(\d+)", lines[-1])[0]
-    live = {
-        "step": int(step),
-        "total": int(total),
-        "line": lines[-1],
-        "line_number": len(lines),
-        "at": f"{date}T{time}Z",
-    }
-    return (_fact("train.live", live, path, f"line {len(lines)}"),)
-
-
-def _arguments(folder: Path) -> tuple[Fact, ...]:
-    path = folder / "train_args.json"
-    return (_fact("train.block_size", json.loads(path.read_text())["block_size"], path, "block_size"),)
+def _training(folder: Path) -> tuple[Fact, ...]:
+    """By the watch: its reading of the log and of the arguments. The log was last written when its last line says."""
+    log, arguments = folder / "train.log", folder / "train_args.json"
+    lines = LineSplitter().feed(log.read_bytes())
+    stamp = progress_of(lines, 0.0).logged_at
+    assert stamp is not None
+    written = stamp.replace(tzinfo=UTC).timestamp()
+    progress = progress_of(lines, written, modified_at=written)
+    told = Arguments("ct200", str(arguments), json.loads(arguments.read_text()))
+    return training_facts("ct200", str(log), progress, (), told, now=written)
 
 
 def _header(folder: Path) -> tuple[Fact, ...]:
+    """By the checkpoints' audit, of the tensors that the header lists."""
     path = folder / "checkpoint.header.json"
     header = json.loads(path.read_text())
-    drafter = tuple(n for n in header["tensors"] if n.startswith(("layers.", "fc.", "hidden_norm.", "norm.")))
-    unused = tuple(name for name in header["tensors"] if name.startswith("verifier_"))
-    audit = Audit("dflash", "zip", len(header["tensors"]), drafter, unused, embedding="unknown", head="unknown")
-    return (_fact("weights.audit", to_data(audit), path, "tensors"),)
+    tensors = {
+        name: TensorInfo(name, header["dtype"], tuple(shape), path.name, 0, c_strides(tuple(shape)), 0)
+        for name, shape in header["tensors"].items()
+    }
+    found = audit(Structure("zip", tensors, (path.name,), "model_state_dict"))
+    return (_fact("weights.audit", to_data(found), path, "tensors"),)
 
 
 def _cache(folder: Path) -> tuple[Fact, ...]:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dflash_tui.measure.streaks import streak
 from dflash_tui.measure.summary import score
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import METRICS, Evaluation, Score
@@ -16,6 +17,7 @@ from dflash_tui.results.common import cut_to_common_horizon, on_common_prompts
 from dflash_tui.results.compare import compare, struck
 from dflash_tui.results.errors import NothingInCommon
 from dflash_tui.results.evaluation import with_blocks
+from dflash_tui.results.statistics import interval
 from tests.evaluations import OTHER, bare, on, result
 from tests.runs import TEN, UNHURRIED, drafted
 
@@ -227,3 +229,16 @@ def test_against_itself_there_is_no_difference(evaluation: Evaluation) -> None:
     compared = compare(evaluation, evaluation)
     assert set(compared.delta.values()) <= {None, 0.0}
     assert compared.verdict not in ("better", "worse")
+
+
+def test_the_paired_interval_is_over_prompts_of_the_differences_block_by_block() -> None:
+    mine, other = result(), OTHER
+    places = {(block.prompt, block.anchor): block for block in other.blocks}
+    by_prompt: dict[str, list[int]] = {}
+    for block in mine.blocks:
+        difference = streak(block.ranks, 4) - streak(places[block.prompt, block.anchor].ranks, 4)
+        by_prompt.setdefault(block.prompt, []).append(difference)
+    expected = interval([sum(values) / len(values) for values in by_prompt.values()])
+    row = compare(mine, other).rows[1]
+    assert expected is not None
+    assert row.delta_interval == pytest.approx(expected)
