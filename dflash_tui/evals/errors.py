@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dflash_tui.records.process import RunState
+
 
 class EvaluationError(Exception):
     """An evaluation could not be planned, started or followed; the message says what was found and what to do."""
@@ -9,3 +11,12 @@ class EvaluationError(Exception):
 
 class EvaluationRefused(EvaluationError):
     """Preflight found something that makes the evaluation impossible or its numbers worthless."""
+
+
+class RunEnded(EvaluationError):
+    """A run that was started has ended without a result. `state` is failed, stopped or lost."""
+
+    def __init__(self, run_id: str, state: RunState, reason: str | None) -> None:
+        super().__init__(f"{run_id}: {state}: {reason or 'no reason was recorded; see its log'}")
+        self.run_id = run_id
+        self.state: RunState = state

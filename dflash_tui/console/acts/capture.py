@@ -12,7 +12,7 @@ from dflash_tui.console.acts import evaluate, fetch
 from dflash_tui.console.acts.follow import follow
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import launch, rundir
-from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.evals.errors import EvaluationError, RunEnded
 from dflash_tui.evals.ship import ship
 from dflash_tui.measure.anchors import PRESETS
 from dflash_tui.records.codec import dumps
@@ -84,7 +84,7 @@ async def _capture(console: Console, job: str) -> Captured:
     await launch.start(host, settings.python, harness, "capture", run_dir)
     ended = await follow(console, job, run_id, run_dir, harness, console.store.state / "captures" / run_id)
     if ended.state != "finished":
-        raise EvaluationError(f"capture {ended.state}: {ended.error or 'no reason was recorded; see its log'}")
+        raise RunEnded(run_id, ended.state, ended.error)
     after = await evaluate.look(console, harness, None, asked)
     present = tuple(prompt.id for prompt in after.prompts if prompt.found)
     return Captured(tuple(prompt for prompt in present if prompt in missing), present, names)

@@ -16,7 +16,7 @@ from dflash_tui.console.acts.follow import follow
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import launch, rundir
-from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.evals.errors import RunEnded
 from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
 from dflash_tui.evals.ship import harness_file, ship
 from dflash_tui.evals.survey import survey
@@ -81,6 +81,9 @@ async def evaluate(
         try:
             subject = await (_model(console, model) if model else _fetched(console, step, job))
             return await _evaluate(console, job, subject, preset, block_size, again)
+        except RunEnded as error:
+            console.emit(happened.EvaluationEnded(job, error.run_id, error.state, error=str(error)))
+            raise
         except TROUBLE as error:
             console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
             raise
@@ -182,7 +185,7 @@ async def _evaluate(
     home = console.store.run_folder(run_id)
     ended = await follow(console, job, run_id, run_dir, harness, home)
     if ended.state != "finished":
-        raise EvaluationError(f"{run_id}: {ended.state}: {ended.error or 'no reason was recorded; see its log'}")
+        raise RunEnded(run_id, ended.state, ended.error)
     return _finished(console, job, run_id, home)
 
 

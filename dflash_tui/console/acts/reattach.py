@@ -8,7 +8,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.acts.follow import follow
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE
-from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.evals.errors import RunEnded
 from dflash_tui.evals.ship import ship
 from dflash_tui.records.facts import Fact
 from dflash_tui.results.evaluation import from_run, read_manifest
@@ -51,7 +51,10 @@ async def reattach(console: Console, run_id: str) -> None:
             harness = await ship(host, console.config.evaluation.root)
             ended = await follow(console, job, run_id, run_dir, harness, home)
             if ended.state != "finished":
-                raise EvaluationError(f"{run_id}: {ended.state}: {ended.error or 'no reason was recorded'}")
+                raise RunEnded(run_id, ended.state, ended.error)
+        except RunEnded as error:
+            console.emit(happened.EvaluationEnded(job, run_id, error.state, error=str(error)))
+            raise
         except TROUBLE as error:
             console.emit(happened.EvaluationEnded(job, run_id, "failed", error=str(error)))
             raise

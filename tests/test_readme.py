@@ -1,0 +1,60 @@
+"""The README promises what the code does."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from dflash_tui.cli import build_parser
+from dflash_tui.console import answers
+from dflash_tui.tui.actions import ACTIONS
+
+README = (Path(__file__).parent.parent / "README.md").read_text()
+
+ANSWERS: dict[str, type] = {
+    "status": answers.Status,
+    "checkpoints": answers.Checkpoints,
+    "fetch": answers.FetchAnswer,
+    "eval": answers.EvalAnswer,
+    "capture": answers.CaptureAnswer,
+    "runs": answers.Runs,
+    "show": answers.Show,
+    "logs": answers.Logs,
+    "import": answers.ImportAnswer,
+    "pin": answers.ImportAnswer,
+    "compare": answers.Compared,
+    "report": answers.ReportAnswer,
+    "demo": answers.DemoAnswer,
+    "keys": answers.Key,
+}
+
+
+def documented() -> dict[str, set[str]]:
+    """Command → the keys that the README names."""
+    table = README.split("<!-- commands -->")[1].split("<!-- end commands -->")[0]
+    rows = re.findall(r"^\| `(\w+).* — (.*) \|$", table, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", keys)) for name, keys in rows}
+
+
+def test_every_command_is_documented_and_exists() -> None:
+    parser = build_parser()
+    (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    assert set(commands.choices) == set(documented()) == set(ANSWERS)
+
+
+@pytest.mark.parametrize("command", ANSWERS)
+def test_the_documented_keys_are_those_that_are_printed(command: str) -> None:
+    fields = {field.name for field in dataclasses.fields(ANSWERS[command])}
+    assert documented()[command] == fields
+
+
+def test_every_key_in_the_readme_is_bound() -> None:
+    table = README.split("### Keys")[1].split("`dflash-tui keys`")[0]
+    named = set(re.findall(r"`([^`]+)`", table)) - {"…"}
+    spelled = {"?": "question_mark"}
+    bound = {key for action in ACTIONS for key in action.keys} | {"ctrl+p"}
+    assert {spelled.get(key, key) for key in named} <= bound
