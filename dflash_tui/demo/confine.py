@@ -22,8 +22,9 @@ class Folder:
         return self._inside(path, os.path.realpath(self._absolute(path)))
 
     def entry(self, path: str) -> str:
-        """The real path of the directory entry `path` itself: a link in the last place is not followed."""
-        folder, name = os.path.split(self._absolute(path).rstrip("/"))
+        """The real path of the directory entry `path` itself: a link in the last place is not followed, unless a slash
+        comes after it."""
+        folder, name = os.path.split(self._absolute(path))
         if name in ("", ".", ".."):
             return self.resolve(path)
         return self._inside(path, os.path.join(os.path.realpath(folder), name))

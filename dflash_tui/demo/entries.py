@@ -205,6 +205,8 @@ def df(folder: Folder, words: Sequence[str]) -> Answer:
 
 
 def _kind(found: os.stat_result) -> tuple[str, str]:
+    if modes.S_ISREG(found.st_mode) and not found.st_size:
+        return "regular empty file", "f"
     return _KINDS.get(modes.S_IFMT(found.st_mode), ("weird file", "?"))
 
 
