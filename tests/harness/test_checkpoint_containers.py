@@ -62,7 +62,13 @@ def weights_in(folder: Path) -> Path:
 
 NAMES = {case.name for case in goldens() if case.is_v1}
 ALL = list(containers())
-SAME = [c for c in ALL if c.source in NAMES and "distributed.checkpoint" not in c.expected["container"] and "refused" not in c.expected["family"]]
+SAME = [
+    c
+    for c in ALL
+    if c.source in NAMES
+    and "distributed.checkpoint" not in c.expected["container"]
+    and "refused" not in c.expected["family"]
+]
 PLAIN = [c for c in SAME if c.expected.get("dtype") == "float32" and "draft_vocab" not in c.expected]
 REDUCED = [c for c in SAME if "draft_vocab" in c.expected]
 REFUSED = [c for c in ALL if c not in SAME]
@@ -106,7 +112,9 @@ def test_the_same_weights_give_the_same_blocks(container: Container, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "container", [c for c in SAME if "logits.safetensors" in str(c.expected["compare_logits_with"])], ids=lambda c: c.name
+    "container",
+    [c for c in SAME if "logits.safetensors" in str(c.expected["compare_logits_with"])],
+    ids=lambda c: c.name,
 )
 def test_stored_bfloat16_weights_are_computed_in_float32(container: Container, tmp_path: Path) -> None:
     case = golden(container.source)
