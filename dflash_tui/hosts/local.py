@@ -45,7 +45,7 @@ def temporary_name(path: str) -> str:
 
 
 class LocalHost:
-    """Commands and files of this machine. A command runs in a session of its own, so that all it starts can be ended."""
+    """Commands and files of this machine. A command runs in its own session, so that all it starts can be ended."""
 
     def __init__(self, name: str = "local") -> None:
         self.name = name

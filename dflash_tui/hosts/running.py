@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,6 +15,7 @@ STDERR_TAIL = 64 << 10
 """Bytes of stderr that are kept: the end, where the reason is."""
 
 _SHOWN = 160
+_ANNOUNCED = re.compile(rb"^dflash-pid:(\d+)\n", re.MULTILINE)
 
 
 def command_text(argv: Sequence[str]) -> str:
@@ -83,6 +85,17 @@ async def together(*parts: Awaitable[None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def announcing(argv: Sequence[str]) -> list[str]:
+    """argv as a command that first tells its process id on stderr, which `Tail` takes out again. sshd has no other way
+    to end a command for root: it refuses signals, and closing a channel doesn't end what is silent."""
+    return ["sh", "-c", 'echo "dflash-pid:$$" >&2; exec "$@"', "dflash", *argv]
+
+
+def ending(pid: int) -> list[str]:
+    """The command that kills an announced one with its process group, or alone where it leads no group."""
+    return ["sh", "-c", 'kill -9 "-$1" || kill -9 "$1"', "dflash", str(pid)]
+
+
 class Tail:
     """The last `STDERR_TAIL` bytes of a stream, collected by a task that lives as long as the process."""
 
@@ -91,12 +104,25 @@ class Tail:
         self._read = read
         self._broken = broken
         self._data = b""
+        self._pid: int | None = None
+        self._announced = asyncio.Event()
         self._task = asyncio.create_task(self._collect())
 
     async def _collect(self) -> None:
         with contextlib.suppress(*self._broken):
             while data := await self._read(1 << 15):
-                self._data = (self._data + data)[-STDERR_TAIL:]
+                self._data += data
+                if self._pid is None and (match := _ANNOUNCED.search(self._data)):
+                    self._pid = int(match[1])
+                    self._announced.set()
+                    self._data = self._data[: match.start()] + self._data[match.end() :]
+                self._data = self._data[-STDERR_TAIL:]
+
+    async def pid(self, patience: float) -> int | None:
+        """The process id that an `announcing` command tells, or None when it has not within `patience` seconds."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._announced.wait(), patience)
+        return self._pid
 
     async def text(self, patience: float) -> str:
         """What came, once the stream has ended, or after `patience` seconds (a child may keep it open)."""

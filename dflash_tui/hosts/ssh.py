@@ -8,7 +8,7 @@ import os
 import shlex
 import signal
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import TYPE_CHECKING, Any, cast
 
 from dflash_tui.hosts import commands
@@ -26,7 +26,7 @@ from dflash_tui.hosts.base import (
     Stat,
 )
 from dflash_tui.hosts.local import kind_of, temporary_name
-from dflash_tui.hosts.running import Tail, command_failed, command_text, run_to_end
+from dflash_tui.hosts.running import Tail, announcing, command_failed, command_text, ending, run_to_end
 from dflash_tui.hosts.ssh_link import connect, disconnect, translated
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class SshHost:
         self.address = address
         self._lock = asyncio.Lock()
         self._sessions = asyncio.Semaphore(_SESSIONS)
+        self._endings = asyncio.Lock()
         self._connections: list[asyncssh.SSHClientConnection] = []
         self._sftp: asyncssh.SFTPClient | None = None
         self._without_sftp = False
@@ -113,25 +114,36 @@ class SshHost:
 
     @contextlib.asynccontextmanager
     async def _stream(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
-        # Bytes, because a name on the host need not be UTF-8; asyncssh sends them as they are.
-        command = cast(str, shlex.join(argv).encode("utf-8", "surrogateescape"))
-        async with self._sessions:
+        async with self._sessions, AsyncExitStack() as stack:
             connection = await self._connection()
             import asyncssh
 
-            async with translated(self.name, f"`{command_text(argv)}`"):
-                remote = await connection.create_process(
-                    command,
-                    stdin=asyncssh.PIPE if stdin else asyncssh.DEVNULL,
-                    encoding=None,
-                    window=_WINDOW,
-                    request_pty=False,
-                )
-            process = _SshProcess(self.name, argv, connection, remote)
+            heeds = _heeds_signals(connection)
+            announced = argv if heeds else announcing(argv)
+            # Bytes, because a name on the host need not be UTF-8; asyncssh sends them as they are.
+            command = cast(str, shlex.join(announced).encode("utf-8", "surrogateescape"))
+
+            async def start() -> _SshProcess:
+                async with translated(self.name, f"`{command_text(argv)}`"):
+                    remote = await connection.create_process(
+                        command,
+                        stdin=asyncssh.PIPE if stdin else asyncssh.DEVNULL,
+                        encoding=None,
+                        window=_WINDOW,
+                        request_pty=False,
+                    )
+                process = _SshProcess(self.name, argv, connection, remote)
+                stack.push_async_callback(process.end, None if heeds else self._endings)
+                return process
+
+            # Cancelled in the middle of a start, nobody would know what to end: let it finish, then end it.
+            starting = asyncio.create_task(start())
             try:
-                yield process
-            finally:
-                await process.end()
+                process = await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                await asyncio.wait([starting])
+                raise
+            yield process
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""
@@ -302,17 +314,26 @@ class _SshProcess:
             raise HostUnreachable(f"{self._name}: the connection broke before {self._what} told its status")
         return Completed(status, b"", stderr)
 
-    async def end(self) -> None:
-        """Kill the command if it still runs, and give its channel back."""
+    async def end(self, endings: asyncio.Lock | None) -> None:
+        """Kill the command if it still runs, and give its channel back. `endings` is for servers that ignore signals:
+        killing takes a session there, and they are few."""
         import asyncssh
 
         if self._remote.exit_status is None and not self._connection.is_closed():
             with contextlib.suppress(OSError, asyncssh.Error):
                 self._remote.kill()
+                if endings is not None and (pid := await self._tail.pid(_REAP)) is not None:
+                    async with endings:
+                        await self._connection.run(shlex.join(ending(pid)), timeout=_REAP, stdin=asyncssh.DEVNULL)
         self._remote.close()
         with contextlib.suppress(OSError, asyncssh.Error):
             await asyncio.wait_for(self._remote.wait_closed(), _REAP)
         await self._tail.close()
+
+
+def _heeds_signals(connection: asyncssh.SSHClientConnection) -> bool:
+    """Whether the server passes signals on to a command. OpenSSH does so only for other users than root."""
+    return "asyncssh" in str(connection.get_extra_info("server_version")).lower()
 
 
 def _stat(found: Any) -> Stat:
