@@ -43,8 +43,8 @@ def number(text: str) -> float | None:
     elif not _PLAIN.fullmatch(text):
         return None
     value = float(text.replace("_", "").rstrip("."))
-    # Division keeps 88.1 % at 0.881; a product with 0.01 would not.
-    return value / 100 if scale == 0.01 else value if scale == 1.0 else float(f"{value * scale:.15g}")
+    # Rounding to what was printed: 88.1 % is 0.881, not 0.8809999…
+    return value if scale == 1.0 else float(f"{value * scale:.15g}")
 
 
 def integer(text: str) -> int | None:
@@ -61,7 +61,7 @@ def counted(value: float | None) -> int | None:
 
 
 def duration(text: str) -> float | None:
-    """Seconds of ``57:12``, ``94:39:17``, ``7 days, 15:55:58``, ``4h 16m 28s``, ``3h12m``, ``764.8min``, ``995.9ms``."""
+    """Seconds of ``57:12``, ``94:39:17``, ``7 days, 15:55:58``, ``4h 16m 28s``, ``3h12m``, ``764.8min``, ``9.5ms``."""
     text = text.strip().strip("'\"")
     if not text or len(text) > 80:
         return None

@@ -61,8 +61,8 @@ class Progress:
     total count within an epoch. `block_size` with the line that says so. `segments`: 1 + the times the step went back
     (`went_back_from` → `resumed_from`). `last_line_at`, `last_step_at`: POSIX seconds of this machine (None: unknown);
     `at` is when this was folded. `stalled`: no new step for `stall_after` seconds. `finished`, `error`: the log's
-    sentence, "" while there is none; `trouble` keeps error sentences also after the training went on. `waiting`: why there
-    is no log to read yet.
+    sentence, "" while there is none; `trouble` keeps error sentences also after the training went on. `waiting`: why
+    there is no log to read yet.
     """
 
     at: float

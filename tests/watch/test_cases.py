@@ -126,7 +126,7 @@ def same_stamp(progress: Progress, wanted: str) -> bool:
 
 
 def supported(case: Path) -> bool:
-    framework = json.loads(case.read_text(encoding="utf-8"))["framework"]
+    framework = str(json.loads(case.read_text(encoding="utf-8"))["framework"])
     return framework.removeprefix("modelscope/").startswith(SUPPORTED)
 
 

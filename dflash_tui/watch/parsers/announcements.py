@@ -9,7 +9,8 @@ from dflash_tui.watch.reading import Announcement
 _PATH = r"[`'\"]?(?P<path>[^\s`'\",;]{1,400})"
 _SAVED = re.compile(
     rf"\b(?:saved|wrote|written)\b(?: (?:the|a|new|model|training|full|state|drafter|draft)){{0,3}}"
-    rf" ?(?:checkpoint|ckpt|model|weights)?(?: state)?(?:\s*:\s*|\s+(?:to|at|in|as|into)\s+|\s+(?=[/.~\w-]+/)){_PATH}",
+    rf" ?(?:checkpoint|ckpt|model|weights)?(?: state)?"
+    rf"(?:\s*:\s*|\s+(?:to|at|in|as|into)\s+|\s+(?=[`'\"]?[/.~\w-]{{1,400}}/)){_PATH}",
     re.IGNORECASE,
 )
 _SAVING = re.compile(
