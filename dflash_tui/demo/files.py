@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import asyncssh
@@ -67,6 +68,10 @@ class Files(asyncssh.SFTPServer):
         target = self._entry(newpath)
         self._folder.resolve(os.path.join(os.path.dirname(target), os.fsdecode(oldpath)))
         os.symlink(os.fsdecode(oldpath), target)
+
+    async def fsync(self, file_obj: object) -> None:
+        """In a thread: a slow disk must not stop the screen, which is drawn by the same loop."""
+        await asyncio.to_thread(super().fsync, file_obj)
 
     def lsetstat(self, path: bytes, attrs: asyncssh.SFTPAttrs) -> None:
         """Refused for links: nothing here needs it, and asyncssh would follow them in the path."""

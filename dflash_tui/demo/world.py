@@ -166,13 +166,15 @@ class DemoWorld:
 
     async def _close(self) -> bool:
         """Close connections and servers, let the reaper do its work and wait for it; whether nothing is left."""
-        for name in ("ct200", "lab", "pve"):
-            if name in self.hosts:
-                await self.hosts[name].close()
-        for server in self._servers:
-            await server.close()
-        self.hosts, self._servers = {}, []
-        return await asyncio.to_thread(self._reap)
+        try:
+            for host in self.hosts.values():
+                await host.close()
+            for server in self._servers:
+                await server.close()
+        finally:
+            clean = await asyncio.to_thread(self._reap)
+        self._servers = []
+        return clean
 
     def _reap(self) -> bool:
         if self._reaper is None:
