@@ -11,6 +11,7 @@ from dflash_tui.checkpoints.family import (
     HEAD,
     KNOWN_EXTRAS,
     TARGET_TO_DRAFT,
+    TOP_KEYS,
     body_keys,
     family_of,
     is_rotary_buffer,
@@ -60,17 +61,18 @@ def audit(structure: Structure, config: Mapping[str, Any] | None = None) -> Audi
 def infer(parts: Mapping[str, Part], target_hidden_size: int | None = None) -> dict[str, int]:
     """What shapes tell: widths, layers, taps, heads and vocabulary. A value that no tensor tells is left out."""
     found: dict[str, int] = {}
-    hidden = _size(parts, "hidden_norm.weight", 0) or _size(parts, "norm.weight", 0) or _size(parts, "fc.weight", 0)
+    hidden = _hidden_size(parts)
     _put(found, "hidden_size", hidden)
     _put(found, "num_hidden_layers", layer_count(parts))
     width, columns = target_hidden_size or hidden, _size(parts, "fc.weight", 1)
     if width and columns and columns % width == 0:
         found["num_taps"] = columns // width
-    _put(found, "intermediate_size", _first_layer(parts, "mlp.gate_proj.weight", 0))
-    head = _first_layer(parts, "self_attn.q_norm.weight", 0) or _first_layer(parts, "self_attn.k_norm.weight", 0)
+    _put(found, "intermediate_size", _usual(_layer_sizes(parts, "mlp.gate_proj.weight")))
+    norms = [*_layer_sizes(parts, "self_attn.q_norm.weight"), *_layer_sizes(parts, "self_attn.k_norm.weight")]
+    head = _usual(norms)
     _put(found, "head_dim", head)
     for field, projection in (("num_attention_heads", "q"), ("num_key_value_heads", "k")):
-        rows = _first_layer(parts, f"self_attn.{projection}_proj.weight", 0)
+        rows = _usual(_layer_sizes(parts, f"self_attn.{projection}_proj.weight"))
         if head and rows and rows % head == 0:
             found[field] = rows // head
     drafts = _size(parts, DRAFT_TO_TARGET, 0)
@@ -125,8 +127,20 @@ def _mismatched(parts: Mapping[str, Part], inferred: Mapping[str, int], needed: 
             sentences.append(f"{name}: found ({', '.join(map(str, found))}), expected ({wanted})")
     if "fc.weight" in parts and "num_taps" not in inferred and hidden:
         shape = parts["fc.weight"].shape
-        sentences.append(f"fc.weight: found {shape}, expected a whole number of taps of {hidden} columns")
+        sentences.append(f"fc.weight: found {shape}, expected ({hidden}, a whole number of taps of {hidden} columns)")
     return sentences
+
+
+def _hidden_size(parts: Mapping[str, Part]) -> int | None:
+    sizes = [size for name in TOP_KEYS if (size := _size(parts, name, 0))]
+    for name in ("input_layernorm.weight", "post_attention_layernorm.weight"):
+        sizes += _layer_sizes(parts, name)
+    return _usual(sizes)
+
+
+def _usual(sizes: list[int]) -> int | None:
+    """The size that most tensors agree on, so that one wrong shape does not blame the others."""
+    return max(sizes, key=sizes.count, default=None)
 
 
 def _state(parts: Mapping[str, Part], name: str) -> Literal["target", "unknown"]:
@@ -148,13 +162,10 @@ def _size(parts: Mapping[str, Part], name: str, axis: int) -> int | None:
     return part.shape[axis] if part is not None and len(part.shape) > axis else None
 
 
-def _first_layer(parts: Mapping[str, Part], suffix: str, axis: int) -> int | None:
-    """The size in the first layer that has the tensor."""
-    for index in range(layer_count(parts)):
-        size = _size(parts, f"layers.{index}.{suffix}", axis)
-        if size is not None:
-            return size
-    return None
+def _layer_sizes(parts: Mapping[str, Part], suffix: str) -> list[int]:
+    """First dimensions of a tensor in all the layers that have it."""
+    sizes = (_size(parts, f"layers.{index}.{suffix}", 0) for index in range(layer_count(parts)))
+    return [size for size in sizes if size]
 
 
 def _put(found: dict[str, int], field: str, value: int | None) -> None:

@@ -104,7 +104,7 @@ def _plain_file(root: str, entry: Listed) -> Candidate | None:
     if entry.name.startswith(".") or not is_weights_name(name):
         return None
     stem = name[: -len(next(suffix for suffix in WEIGHT_SUFFIXES if name.lower().endswith(suffix)))]
-    numbered = _NUMBERED_FILE.match(stem)
+    numbered = _NUMBERED_FILE.match(stem) or _NUMBERED.match(posixpath.basename(root.rstrip("/")))
     step = int(numbered.group("step")) if numbered else None
     run = (numbered.group("run") or "") if numbered else ""
     order = -1 if step is None else step

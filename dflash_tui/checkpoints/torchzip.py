@@ -100,13 +100,21 @@ def _model_tensors(root: Any, file: str) -> tuple[str, dict[str, Tensor]]:
         raise CheckpointUnsupported(f"{file}: is a pickled {root.name} object; save its state_dict() instead")
     if not isinstance(root, dict):
         raise CheckpointUnsupported(f"{file}: holds a {type(root).__name__}, expected a dict of named tensors")
-    for namespace in NAMESPACES:
-        inner = root.get(namespace)
-        if isinstance(inner, dict) and any(isinstance(value, Tensor) for value in inner.values()):
-            return namespace, _named(inner, file, namespace)
-        if isinstance(inner, Opaque):
-            raise CheckpointUnsupported(f"{file}: {namespace} is a pickled {inner.name}; save its state_dict() instead")
-    return "", _named({k: v for k, v in root.items() if isinstance(v, Tensor)}, file, "")
+    spaces = {name: root[name] for name in NAMESPACES if isinstance(root.get(name), dict)}
+    flat = {key: value for key, value in root.items() if isinstance(value, Tensor) or _is_weight(key, value)}
+    for kind in (Tensor, Opaque):
+        for name, entries in (*spaces.items(), ("", flat)):
+            if any(isinstance(item, kind) for item in entries.values()):
+                return name, _named(entries, file, name)
+    for name in NAMESPACES:
+        if isinstance(root.get(name), Opaque):
+            raise CheckpointUnsupported(f"{file}: {name} is a pickled {root[name].name}; save its state_dict() instead")
+    return "", {}
+
+
+def _is_weight(key: Any, value: Any) -> bool:
+    """Whether a top-level entry is a parameter of a kind that is not understood, rather than a trainer's object."""
+    return isinstance(value, Opaque) and "." in str(key)
 
 
 def _named(entries: Mapping[Any, Any], file: str, namespace: str) -> dict[str, Tensor]:
