@@ -1,0 +1,188 @@
+"""Rows of the result tables: a metric or a prompt with both sides, ready to be set in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dflash_tui.console.state import ResultsPane
+from dflash_tui.records.finding import SEVERITIES, Comparison, Finding, Severity
+from dflash_tui.records.result import BUDGETS, METRICS, Evaluation, Score
+from dflash_tui.results.statistics import interval
+from dflash_tui.tui import formats
+from dflash_tui.tui.actions import BY_ID, shown_key
+from dflash_tui.tui.lines import EMPTY, GLYPHS, WORDS, Line, Role, line
+
+LABELS = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8", "tau": "τ = top-1 + 1"}
+TREE = 64  # the budget that stands in the overview
+PREVIOUS = "Previous result:"  # how comparisons begin a sentence about the other side
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """`delta` is ready to show: a signed number, ≈ before one inside the noise, "n/c" where withheld, "" where nothing
+    is to be said. `mark` is set where Δ was taken from fewer blocks than the values beside it."""
+
+    label: str
+    current: str
+    interval: str
+    previous: str
+    delta: str
+    role: Role
+    mark: bool = False
+
+
+def metric_rows(pane: ResultsPane, everything: bool = False) -> list[MetricRow]:
+    """Top-1, top-4, top-8, τ and DDTree at a budget of 64; `everything` adds the other budgets and full blocks."""
+    current = pane.current
+    if current is None:
+        return []
+    void = is_void(pane)
+    compared = {row.metric: row for row in pane.comparison.rows} if pane.comparison is not None else {}
+    rows: list[MetricRow] = []
+    for metric in METRICS:
+        row = compared.get(metric)
+        delta, role = _delta(pane, row.delta if row is not None else None, _streak(current, metric), _streak(pane.previous, metric))
+        rows.append(
+            MetricRow(
+                LABELS[metric],
+                _shown(_streak(current, metric), void),
+                "" if void else _interval(current, lambda score, metric=metric: score.streak.get(metric)),
+                _shown(_streak(pane.previous, metric)),
+                delta,
+                role,
+                bool(delta) and delta != WORDS["block"] and _other_blocks(pane),
+            )
+        )
+    spread = "" if void else _interval(current, lambda score: score.tau)
+    rows.append(_plain_row(LABELS["tau"], current.pooled.tau, pane.previous.pooled.tau if pane.previous else None, spread, void))
+    for budget in BUDGETS if everything else (TREE,):
+        one = current.pooled.ddtree.get(str(budget))
+        other = pane.previous.pooled.ddtree.get(str(budget)) if pane.previous else None
+        if one is not None or other is not None:
+            spread = "" if void else _interval(current, lambda score, budget=budget: score.ddtree.get(str(budget)))
+            rows.append(_plain_row(f"DDTree b={budget}", one, other, spread, void))
+    if everything and current.pooled.full_block_rate is not None:
+        other = pane.previous.pooled.full_block_rate if pane.previous else None
+        rows.append(
+            MetricRow(
+                "full blocks",
+                "void" if void else formats.percent(current.pooled.full_block_rate, 1).strip(),
+                "",
+                formats.ABSENT if other is None else formats.percent(other, 1).strip(),
+                "",
+                "",
+            )
+        )
+    return rows
+
+
+def _plain_row(label: str, one: float | None, other: float | None, spread: str, void: bool) -> MetricRow:
+    return MetricRow(label, _shown(one, void), spread, _shown(other), "", "")
+
+
+def _interval(evaluation: Evaluation, of: Callable[[Score], float | None]) -> str:
+    """Of the value that stands beside it: the shown result's, which may be another than the compared part of it."""
+    values = [value for score in evaluation.per_prompt.values() if (value := of(score)) is not None]
+    return formats.interval(interval(values))
+
+
+def _shown(value: float | None, void: bool = False) -> str:
+    return WORDS["void"] if void and value is not None else formats.streak(value)
+
+
+def _streak(side: Evaluation | None, metric: str) -> float | None:
+    return None if side is None else side.pooled.streak.get(metric)
+
+
+def _delta(pane: ResultsPane, delta: float | None, one: float | None, other: float | None) -> tuple[str, Role]:
+    comparison = pane.comparison
+    if comparison is None or one is None or other is None:
+        return "", ""
+    if delta is None:
+        return WORDS["block"], "block"
+    if comparison.verdict == "inside noise":
+        return f"≈ {formats.signed(delta)}", ""
+    believed = comparison.verdict in ("better", "worse")
+    role: Role = ("better" if delta > 0 else "worse" if delta < 0 else "") if believed else ""
+    return formats.signed(delta), role
+
+
+def _other_blocks(pane: ResultsPane) -> bool:
+    """Whether Δ is between other numbers of blocks than the values that stand beside it."""
+    counted = pane.comparison.blocks if pane.comparison is not None else None
+    return counted is not None and pane.current is not None and counted[0] != pane.current.pooled.blocks
+
+
+def footnote(pane: ResultsPane) -> str:
+    """What the mark at Δ means, "" where none is set."""
+    counted = pane.comparison.blocks if pane.comparison is not None else None
+    return f"¹ Δ at {counted[0]} against {counted[1]} blocks" if counted is not None and _other_blocks(pane) else ""
+
+
+def is_void(pane: ResultsPane, prompt: str = "") -> bool:
+    """Whether the current value (of one prompt) can't be believed."""
+    return any(
+        finding.severity == "void" and finding.scope in ("", prompt) and not finding.sentence.startswith(PREVIOUS)
+        for finding in pane.caveats
+    )
+
+
+def ranked(pane: ResultsPane) -> list[Finding]:
+    """The caveats, strongest first, in the order in which they were found otherwise."""
+    return sorted(pane.caveats, key=lambda finding: SEVERITIES.index(finding.severity))
+
+
+def strongest(pane: ResultsPane) -> Severity | None:
+    """The severity that marks every row of the whole result."""
+    return next((finding.severity for finding in ranked(pane) if not finding.scope), None)
+
+
+def remedy_key(finding: Finding) -> str:
+    """The key that would remove the caveat, "" where none does."""
+    action = BY_ID.get(finding.remedy or "")
+    return shown_key(action.keys[0]) if action is not None and action.keys else ""
+
+
+def caveat_line(finding: Finding, word: bool = False) -> Line:
+    """Glyph, sentence, and the key that helps."""
+    key = remedy_key(finding)
+    return line(
+        (GLYPHS[finding.severity], finding.severity),
+        " ",
+        (f"{WORDS[finding.severity]} ", finding.severity) if word else "",
+        (f"{finding.scope}: ", "strong") if finding.scope else "",
+        finding.sentence.rstrip("."),
+        line(" (", (key, "key"), ")") if key else EMPTY,
+    )
+
+
+def verdict_lines(comparison: Comparison | None) -> list[Line]:
+    """The verdict and its reasons, one a line."""
+    if comparison is None:
+        return []
+    role: Role = {"better": "better", "worse": "worse", "not comparable": "block"}.get(comparison.verdict, "strong")  # type: ignore[assignment]
+    return [line((comparison.verdict, role)), *(line((reason.rstrip("."), "muted")) for reason in comparison.why)]
+
+
+def measured(evaluation: Evaluation) -> str:
+    """How many prompts of those asked: 3 of 10; "—" when unrecorded."""
+    present = len(evaluation.prompts_present) if evaluation.prompts_present is not None else evaluation.prompt_count
+    asked = len(evaluation.prompts_asked) if evaluation.prompts_asked is not None else evaluation.prompts_asked_count
+    if present is None:
+        return formats.ABSENT
+    return f"{present} of {asked}" if asked else f"{present}"
+
+
+def what(evaluation: Evaluation) -> str:
+    """A result in few words: step 4000 · full."""
+    parts = [formats.step_name(evaluation.step) if evaluation.step is not None else evaluation.name, evaluation.preset or ""]
+    return " · ".join(part for part in parts if part)
+
+
+def prompts_of(pane: ResultsPane) -> list[tuple[str, Score | None, Score | None]]:
+    """Each prompt with both sides' scores, the current result's order first."""
+    mine = pane.current.per_prompt if pane.current is not None else {}
+    other = pane.previous.per_prompt if pane.previous is not None else {}
+    names = [*mine, *(name for name in other if name not in mine)]
+    return [(name, mine.get(name), other.get(name)) for name in names]

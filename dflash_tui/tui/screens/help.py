@@ -1,0 +1,67 @@
+"""The keys, from the registry, and the words that the screen uses."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from dflash_tui.records.finding import SEVERITIES
+from dflash_tui.tui.actions import ACTIONS, GROUPS, shown_key
+from dflash_tui.tui.drawing import rule
+from dflash_tui.tui.lines import GLYPHS, WORDS, Line, line, wrapped
+from dflash_tui.tui.widgets.paint import painted_lines
+
+KEYS = 12
+WORDS_USED = (
+    ("block", "one anchor token and the B−1 slots that the drafter fills at once"),
+    ("streak", "how many leading drafts of a block are the reference's token; no bonus token is counted"),
+    ("top-k streak", "the same, a slot counting when the reference is among the drafter's k best: a per-position oracle. "
+     "DDTree top-4 and top-8 are such oracles; a real tree of b nodes stands beside them as DDTree b=64"),
+    ("τ", "tokens a verification yields: the top-1 streak and the one token that the target adds"),
+    ("Δ", "current − previous; withheld as n/c when the two can't be compared; ≈ when it is inside the noise"),
+    ("3 of 10", "prompts that have hidden states, of those asked for"),
+)  # fmt: skip
+MEANING = {
+    "void": "the value itself can't be believed",
+    "block": "both values are true, their difference means nothing",
+    "warn": "comparable with care",
+    "note": "worth knowing",
+}
+
+
+class Help(ModalScreen[None]):
+    """Scrolls; esc, ? and q close it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "Close")]
+
+    def compose(self) -> ComposeResult:
+        """One scrolling text."""
+        with VerticalScroll(id="dialog"):
+            yield Static(painted_lines(help_lines(max(40, min(92, self.app.size.width - 10)))))
+
+    async def action_dismiss(self, result: None = None) -> None:
+        """Close."""
+        self.dismiss(None)
+
+
+def help_lines(width: int) -> list[Line]:
+    """The whole help at that width."""
+    lines: list[Line] = []
+    for group in GROUPS:
+        lines.append(rule(width, group))
+        for action in (action for action in ACTIONS if action.group == group):
+            keys = " ".join(shown_key(key) for key in action.keys) or "palette"
+            lines += wrapped(line((f"{keys:<{KEYS}}", "key"), action.description), width, KEYS)
+        lines.append(line())
+    lines.append(rule(width, "Marks"))
+    for level in SEVERITIES:
+        lines.append(line((f"{GLYPHS[level]} {WORDS[level]}", level), " " * (KEYS - 2 - len(WORDS[level])), MEANING[level]))
+    lines += [line(), rule(width, "Words")]
+    for word, meaning in WORDS_USED:
+        lines += wrapped(line((f"{word:<{KEYS}} ", "strong"), meaning), width, KEYS + 1)
+    return lines
