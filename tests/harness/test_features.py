@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -104,11 +105,11 @@ def test_a_truncated_file_and_a_dangling_link_are_refused(tmp_path: Path) -> Non
     ],
 )
 def test_features_of_something_else_are_refused(
-    tmp_path: Path, settings: dict[str, object], prompt: str, config: str, reason: str
+    tmp_path: Path, settings: dict[str, Any], prompt: str, config: str, reason: str
 ) -> None:
     path = write_features(tmp_path, "fizz", states(), TOKENS, {**META, "target_config_sha256": "cc"})
     with pytest.raises(PromptRefused, match=reason):
-        check_identity(read_features_header(path), replace(SETTINGS, **settings), prompt, config)  # type: ignore[arg-type]
+        check_identity(read_features_header(path), replace(SETTINGS, **settings), prompt, config)
 
 
 @pytest.mark.parametrize(

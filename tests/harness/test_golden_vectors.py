@@ -11,9 +11,9 @@ from dflash_tui.checkpoints.family import declared_family
 from dflash_tui.harness.draft import draft, scan
 from dflash_tui.harness.drafter import Drafter
 from dflash_tui.harness.errors import Refused
+from dflash_tui.harness.identity import identify
 from dflash_tui.harness.load import audit_data, build, check_audit, open_checkpoint
 from dflash_tui.harness.mapped import Maps
-from dflash_tui.harness.identity import identify
 from tests.harness.world import Golden, goldens, target_folder
 
 ATOL = 1e-3

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,7 @@ def test_a_killed_process_that_nobody_reaped_is_lost(tmp_path: Path, other: subp
 
 
 @pytest.mark.parametrize("change", [{"start_ticks": 7}, {"boot_id": "another boot"}])
-def test_a_reused_pid_is_not_the_run(tmp_path: Path, other: subprocess.Popen[bytes], change: dict[str, int]) -> None:
+def test_a_reused_pid_is_not_the_run(tmp_path: Path, other: subprocess.Popen[bytes], change: dict[str, Any]) -> None:
     rundir.write(tmp_path / rundir.PROCESS, replace(recorded(tmp_path, other.pid), **change))
     assert process.state(tmp_path) == "lost"
     assert not process.stop(tmp_path)

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,10 +29,10 @@ CONFIG = {
 }  # fmt: skip
 
 
-def save_target(folder: Path, *, tied: bool = False, shards: int = 1, seed: int = 0, **changes: object) -> Path:
+def save_target(folder: Path, *, tied: bool = False, shards: int = 1, **changes: Any) -> Path:
     """A random Qwen3 model as transformers would save it."""
     config = {**CONFIG, "tie_word_embeddings": tied, **changes}
-    hidden, inner, draw = 48, 80, generator(seed)
+    hidden, inner, draw = 48, 80, generator(0)
     tensors = {"model.embed_tokens.weight": torch.randn(101, hidden, generator=draw)}
     for i in range(4):
         shapes = {
@@ -62,16 +63,18 @@ def save_target(folder: Path, *, tied: bool = False, shards: int = 1, seed: int 
     return folder
 
 
-def capture_request(root: Path, prompts: int = 3, **changes: object) -> CaptureRequest:
+def capture_request(root: Path, prompts: int = 3) -> CaptureRequest:
     """A prompt set p0, p1, … beside a target, and the request to capture it."""
     (root / "states").mkdir()
     lines = [{"id": f"p{i}", "prompt": text_of(f"p{i}"), "token_ids": [5 + i, 7, 11]} for i in range(prompts)]
     (root / "prompts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    fields = {
-        "target": os.fspath(root / "target"), "prompts_path": os.fspath(root / "prompts.jsonl"),
-        "hidden_states": os.fspath(root / "states"), "taps": (0, 2), "max_new_tokens": 20,
-    }  # fmt: skip
-    return CaptureRequest(**{**fields, **changes})  # type: ignore[arg-type]
+    return CaptureRequest(
+        target=os.fspath(root / "target"),
+        prompts_path=os.fspath(root / "prompts.jsonl"),
+        hidden_states=os.fspath(root / "states"),
+        taps=(0, 2),
+        max_new_tokens=20,
+    )
 
 
 def captured(root: Path, request: CaptureRequest, name: str = "run") -> ExitRecord:
@@ -126,7 +129,7 @@ def test_eos_comes_from_the_generation_config_first(tmp_path: Path) -> None:
     ],
 )
 def test_a_target_that_is_not_plain_qwen3_is_refused_by_name(
-    tmp_path: Path, changes: dict[str, object], reason: str
+    tmp_path: Path, changes: dict[str, Any], reason: str
 ) -> None:
     source = open_target(save_target(tmp_path / "target", **changes))
     with pytest.raises(Refused, match=reason):
@@ -186,7 +189,7 @@ def test_capture_of_text_uses_the_targets_tokenizer_or_says_what_is_missing(tmp_
     ended = captured(tmp_path, request)
     assert ended.state == "failed"
     assert f"{tmp_path / 'target' / 'tokenizer.json'}: not there" in str(ended.error)
-    tokenizer = {
+    tokenizer: dict[str, Any] = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
         "model": {"type": "WordLevel", "vocab": {"a": 8, "b": 9, "?": 0}, "unk_token": "?"},

@@ -26,7 +26,6 @@ from dflash_tui.checkpoints.settings import resolve_settings
 from dflash_tui.harness import rundir
 from dflash_tui.harness.cache import write_features
 from dflash_tui.harness.features import FORMAT, read_features_header
-from dflash_tui.harness.mapped import Maps
 from dflash_tui.harness.target_files import TargetFiles, open_target
 from dflash_tui.harness.vocabulary import Vocabulary
 from dflash_tui.records.block import BlockRecord
@@ -194,7 +193,7 @@ def with_checkpoint(manifest: Manifest, **changes: Any) -> Manifest:
 def harness(*argv: str | Path, stdin: str = "", python: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Run the harness as a real command, outside the repository."""
     environment = {**os.environ, "PYTHONPATH": os.fspath(REPOSITORY), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, *python, "-m", "dflash_tui.harness", *map(os.fspath, argv)]
+    command = [sys.executable, *python, "-m", "dflash_tui.harness", *(os.fspath(word) for word in argv)]
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, timeout=120, cwd="/", env=environment, check=False
     )
