@@ -46,9 +46,9 @@ from dflash_tui.demo.world import DemoWorld
 async def main():
     data, until = Path(sys.argv[1]), sys.argv[2]
     print("starting", flush=True)
-    async with DemoWorld(train=False, data=data) as world:
+    async with DemoWorld(train=until == "training", data=data) as world:
         lab, folder = world.hosts["lab"], f"{world.root}/lab"
-        if until == "up":
+        if until in ("up", "training"):
             print("up", flush=True)
             await asyncio.sleep(600)
         program = f"{folder}/stay.pyz"
@@ -130,12 +130,13 @@ def started(tmp_path: Path) -> Iterator[Callable[[str], App]]:
         app.process.stdout.close()
 
 
-@pytest.mark.parametrize("until", ["up", "attached", "detached"])
+@pytest.mark.parametrize("until", ["up", "training", "attached", "detached"])
 def test_nothing_is_left_after_sigkill(started: Callable[[str], App], until: str) -> None:
+    """`training`: before its first log line, while torch is being imported."""
     app = started(until)
     app.wait_for("up")
     assert any(app.base.iterdir())
-    assert len(marked(app.base)) == {"up": 0, "attached": 1, "detached": 3}[until]
+    assert len(marked(app.base)) == {"up": 0, "training": 1, "attached": 1, "detached": 3}[until]
     app.process.kill()
     app.assert_gone_soon()
 

@@ -273,6 +273,16 @@ async def test_the_lab_cannot_see_the_container_nor_the_container_the_lab(world:
         await world.hosts["ct200"].list(f"{world.root}/lab")
 
 
+async def test_a_trainer_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    async with DemoWorld(data=stand_in(tmp_path / "data")) as world:
+        assert world.trainer_running
+        assert world.trainer_failure is None
+        assert await eventually(lambda: not world.trainer_running, 60)
+        assert world.trainer_failure is not None
+        assert str(world.root / "ct200" / "workspace") in world.trainer_failure
+
+
 async def test_a_world_that_has_ended_answers_no_more(tmp_path: Path) -> None:
     async with DemoWorld(train=False, data=stand_in(tmp_path / "data")) as world:
         lab = world.hosts["lab"]
