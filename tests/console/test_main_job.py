@@ -134,7 +134,7 @@ async def test_configured_baselines_are_pinned_and_missing_ones_are_a_caveat(tin
     comparison = compare(done.evaluation, tiny.console.store.resolve("previous"))
     missing = [finding for finding in comparison.caveats if finding.code == "BASELINE_MISSING"]
     assert [finding.values for finding in missing] == [("z-lab",)]
-    assert all("BASELINE_CHANGED" != finding.code for finding in comparison.caveats)
+    assert all(finding.code != "BASELINE_CHANGED" for finding in comparison.caveats)
 
 
 async def test_a_run_that_was_left_is_found_again(tiny: Bench) -> None:
