@@ -14,11 +14,11 @@ from dflash_tui.harness.errors import HarnessError, PromptRefused
 from dflash_tui.harness.features import FORMAT, features_path
 from dflash_tui.harness.mapped import Maps
 from dflash_tui.harness.prompts import Prompt, read_prompts
-from dflash_tui.harness.requests import CaptureRequest
 from dflash_tui.harness.rundir import Progress
 from dflash_tui.harness.target import Completion, Target, complete, load_target
 from dflash_tui.harness.target_files import TargetFiles, eos_ids, open_target
 from dflash_tui.harness.vocabulary import Vocabulary
+from dflash_tui.records.requests import CaptureRequest
 
 REPORT_TOKENS = 32
 

@@ -27,10 +27,10 @@ from dflash_tui.harness.features import FeaturesHeader, check_identity, features
 from dflash_tui.harness.identity import identify
 from dflash_tui.harness.process import boot_id
 from dflash_tui.harness.prompts import Prompt, read_prompts
-from dflash_tui.harness.requests import SurveyRequest
 from dflash_tui.harness.target_files import TargetFiles, open_target
 from dflash_tui.records import codec
 from dflash_tui.records.checkpoint import Audit
+from dflash_tui.records.requests import SurveyRequest
 from dflash_tui.records.settings import DrafterSettings
 
 TORCH_BYTES = 512 << 20

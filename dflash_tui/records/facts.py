@@ -37,7 +37,13 @@ class Fact:
     ``prompts.present``           list of prompt ids that have hidden states
     ``cache.files``               {prompt id: mtime ISO}: hidden-state files
     ``cache.identity``            the cache's recorded key (dict), or null when it records none
-    ``target.identity``           {name, config_sha256, ...} of the evaluation's target
+    ``cache.refused``             {prompt, reason}: hidden states that were there and could not be used
+    ``target.identity``           {name, target_config_sha256} of the evaluation's target
+    ``weights.id``                weights_id of what the harness really loaded
+    ``harness.versions``          {python, torch} that evaluated
+    ``eval.taps``                 list of int, the drafter's taps as evaluated
+    ``run.directory``             absolute path of the run directory; the source's host is the evaluation host
+    ``pin.origin``                {path, pinned, found}: hashes of the file a pin was made from, then and now
     ``link.method``               "hardlink" | "reflink" | "copy" | "symlink"
     ``baselines.configured``      list of names
     ``baselines.found``           list of names
