@@ -50,7 +50,8 @@ class Sshd:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host_key\n"
             f"AuthorizedKeysFile {self.folder}/authorized_keys\nPidFile none\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nPrintMotd no\n"
-            f"PermitTTY no\nLogLevel ERROR\n{extra}\n"
+            # A shell that sshd starts reads ~/.bashrc: the user's must not take part.
+            f"PermitTTY no\nLogLevel ERROR\nSetEnv HOME={self.folder}\n{extra}\n"
         )
 
     @property
