@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 _WINDOW = 8 << 20
 """Receive window of a stream: asyncssh's default of 2 MiB halves the speed at 40 ms."""
 
-_SESSIONS = 8
-"""Commands at a time: sshd refuses more than ten sessions on a connection, and SFTP is one."""
+_SESSIONS = 6
+"""Commands at a time: sshd allows ten sessions a connection, SFTP and the ending of a command included."""
+
+_OPENING_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+"""Seconds to wait before a refused session is asked for again: sshd counts a closed one a little longer."""
 
 _FILE_SECONDS = 30.0
 _BYTES_A_SECOND = 1 << 20
@@ -123,15 +126,24 @@ class SshHost:
             # Bytes, because a name on the host need not be UTF-8; asyncssh sends them as they are.
             command = cast(str, shlex.join(announced).encode("utf-8", "surrogateescape"))
 
+            async def open_session() -> asyncssh.SSHClientProcess[bytes]:
+                source = asyncssh.PIPE if stdin else asyncssh.DEVNULL
+                return await connection.create_process(
+                    command, stdin=source, encoding=None, window=_WINDOW, request_pty=False
+                )
+
             async def start() -> _SshProcess:
                 async with translated(self.name, f"`{command_text(argv)}`"):
-                    remote = await connection.create_process(
-                        command,
-                        stdin=asyncssh.PIPE if stdin else asyncssh.DEVNULL,
-                        encoding=None,
-                        window=_WINDOW,
-                        request_pty=False,
-                    )
+                    for wait in _OPENING_WAITS:
+                        try:
+                            remote = await open_session()
+                            break
+                        except asyncssh.ChannelOpenError:
+                            if connection.is_closed():
+                                raise
+                            await asyncio.sleep(wait)
+                    else:
+                        remote = await open_session()
                 process = _SshProcess(self.name, argv, connection, remote)
                 stack.push_async_callback(process.end, None if heeds else self._endings)
                 return process
