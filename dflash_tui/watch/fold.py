@@ -104,11 +104,11 @@ class Fold:
         if reading.evaluation:
             self._remember(reading)
             return
-        progress_is_over = self._progress.phase == "finished"
+        # After the end, a loss without a step is the summary's mean, not the newest.
+        closing = self._progress.phase == "finished" and reading.step is None
         self._values(reading, line)
         if reading.step is not None:
             self._step(reading, line)
-        closing = progress_is_over and reading.step is None  # a summary's loss is a mean, not the newest
         if (reading.loss is not None or reading.grad_norm is not None) and not closing:
             self._loss(reading)
         self._remember(reading)

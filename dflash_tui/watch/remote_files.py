@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TypeVar
 
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
-from dflash_tui.hosts.base import FileMissing, Host, ReadShort
+from dflash_tui.hosts.base import FileMissing, Host, HostUnreachable, ReadShort
 
 T = TypeVar("T")
 
@@ -58,12 +58,21 @@ class RemoteFiles:
             async with gate:
                 return await self._read(name, offset, length)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(offset, length)) for offset, length in ranges]
-        return [task.result() for task in tasks]
+        tasks = [asyncio.create_task(one(offset, length)) for offset, length in ranges]
+        try:
+            return await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def _await(self, work: Coroutine[object, object, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_TIMEOUT)
+        answer = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return answer.result(_TIMEOUT)
+        except TimeoutError:
+            answer.cancel()
+            raise HostUnreachable(f"{self._host.name}: no bytes of {self._folder} came for {_TIMEOUT:g} s") from None
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"

@@ -62,8 +62,10 @@ class CheckpointLister:
             found = await self._candidates(entries)
             if self._looks % _ALL_EVERY != 1:
                 # Files of the newest ones may have grown although their folder looks the same.
-                stale = {item.path for item in found[-_NEWEST:]} | self._unfinished()
-                if any(self._folders.pop(path, None) for path in stale - self._fresh):
+                stale = ({item.path for item in found[-_NEWEST:]} | self._unfinished()) & self._folders.keys()
+                for path in stale - self._fresh:
+                    del self._folders[path]
+                if stale - self._fresh:
                     found = await self._candidates(entries)
             now = self._clock() + host_clock.ahead
             checkpoints = [await self._judge(item, entries, now) for item in found]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dflash_tui.watch.lines import LINE_LIMIT
+from dflash_tui.watch.lines import LINE_LIMIT, plain
 from dflash_tui.watch.parsers import parse, parse_unfinished
 from dflash_tui.watch.reading import Reading, Throughput
 
@@ -90,6 +90,26 @@ def test_numbers_that_are_no_steps(text: str) -> None:
     assert all(reading.step is None for reading in parse(text))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Epoch: 3 | Step: 5329/20000 | Loss: 2.5 | LR: 1e-4 | 19,500 tokens/s",
+        "step 5,329/20,000 · loss 2.5 · lr 1e-4 · 19.5 Ktok/s · eta 3h12m",
+        "[INFO] 2026-05-21 09:36:25,123 trainer.py:88 global_step=5329/20000 loss=2.5 lr=1e-4 tokens_per_sec=19500",
+        "Step 5329/20000, loss=2.5, acc=0.61, lr=1.0e-04, tok/s=19.5K, 1.62s/step",
+        "INFO:train:step: 5329 / 20000, loss: 2.5 (avg 3.2), lr: 0.0001, throughput 19500 tok/s",
+        "{'global_step': 5329, 'max_steps': 20000, 'loss': '2.5', 'learning_rate': 1e-4, 'tokens_per_second': 19500}",
+        'step 5329: {"total_steps": 20000, "train/loss": 2.5, "train/lr": 0.0001, "tok/s": "19.5K"}',
+        "\x1b[36m(Trainer pid=12)\x1b[0m step=5329/20000 loss=2.5 lr=1e-4 tok/s=19.5k [repeated 3x across cluster]",
+    ],
+)
+def test_reads_the_same_values_in_any_layout(text: str) -> None:
+    found = one(plain(text))
+    assert (found.step, found.total, found.loss, found.lr) == (5329, 20000, 2.5, 1e-4)
+    assert found.throughput is not None
+    assert (found.throughput.value, found.throughput.unit) == (19500.0, "tok/s")
+
+
 def test_a_bar_and_a_record_on_one_line_are_two_readings() -> None:
     bar, record = parse(" 8%|▊  | 500/6060 [3:21:10<37:17:02, 24.14s/it]{'loss': '4.163', 'epoch': '1.25'}")
     assert (bar.bar, bar.step, bar.total, bar.step_seconds) == (True, 500, 6060, 24.14)
@@ -123,8 +143,8 @@ def test_never_raises(text: str) -> None:
 
 @pytest.mark.parametrize(
     "piece",
-    ["a", "{", "1", " 1", "1,", "[", "%|", "100%|", "=", "a=", "a=1 ", "'", "1:", "/", "x/", "{'a':", "(", "saved ", "1/",
-     "1h", "a.", "tensor(", "\\", "step ", "1 day, ", "_", ".", "100%|1/1 [", "saved /", "resumed x from "],
+    ["a", "{", "1", " 1", "1,", "[", "%|", "100%|", "=", "a=", "a=1 ", "'", "1:", "/", "x/", "{'a':", "(", "saved ",
+     "1/", "1h", "a.", "tensor(", "\\", "step ", "1 day, ", "_", ".", "100%|1/1 [", "saved /", "resumed x from "],
 )
 def test_takes_a_hostile_line_in_reasonable_time(piece: str) -> None:
     text = (piece * LINE_LIMIT)[:LINE_LIMIT]

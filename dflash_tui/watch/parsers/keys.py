@@ -63,13 +63,10 @@ class Collected:
     def put(self, key: str, value: str) -> None:
         """Take one printed key and its printed value (a list or an unreadable text says nothing)."""
         name = normal(key)
-        if not name:
+        if not name or name.endswith(".py"):
             return
-        if name.replace("_", "/").split("/")[0] in ("eval", "val", "valid", "validation", "test", "dev") or (
-            _EVALUATION.fullmatch(name)
-        ):
-            found = number(_without_unit(value))
-            self.evaluation = self.evaluation or found is not None
+        if _EVALUATION.fullmatch(name):
+            self.evaluation = self.evaluation or number(_without_unit(value)) is not None
             self._metric(key, value)
             return
         if speed := _SPEED.fullmatch(_last(name)) or _SPEED.fullmatch(name):
@@ -89,8 +86,6 @@ class Collected:
             self.metrics.setdefault("train_loss_mean", self.fields["loss"])
         if self.speeds:
             values["throughput"] = self._throughput()
-        if self.evaluation and "step" not in values and "loss" in values:
-            self.evaluation = False
         if not values and not self.metrics:
             return None
         done = Announcement("finished", "the trainer printed its closing summary") if self.finished else None

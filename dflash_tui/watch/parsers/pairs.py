@@ -23,14 +23,14 @@ _VALUE = re.compile(
     rf"(?<![\w.#/\\-])(?:"
     rf"(?P<time>{_CLOCK})(?![\w:])"
     rf"|(?P<span>{_SPAN})"
-    rf"|(?P<number>{_DIGITS})(?:\s?/\s{{0,12}}(?P<of>\d[\d,_.]*(?![\w/])))?"
-    rf"(?P<unit>{_UNIT}(?![\w])|\s{_SPEED_UNIT}(?![\w/]|\s*[=:]?\s*[-+.\d])|\s(?:ms|min)(?!\w))?(?![\w]|\.\d)"
+    rf"|(?P<number>{_DIGITS})(?:\s?/\s{{0,12}}(?P<of>\d(?:[\d,_.]{{0,24}}\d)?(?![\w/])))?"
+    rf"(?P<unit>{_UNIT}(?![\w])|\s[KMGTBk]?{_SPEED_UNIT}(?![\w/]|\s*[=:]?\s*[-+.\d])|\s(?:ms|min)(?!\w))?(?![\w]|\.\d)"
     rf"|(?P<odd>[-+]?(?:nan|inf|infinity)(?:\((?:ind|snan)\))?|n/a|none|null)(?![\w/])"
     rf"|(?P<tensor>tensor\([^()]{{0,120}}\))"
     rf")",
     re.IGNORECASE,
 )
-_CUT = re.compile(r"[|,;\t(\[{]| - |\s{2,}|>>|\]\s|\)\s|: (?=\S)")
+_CUT = re.compile(r"[|,;·•│┃\t(\[{]|:(?=[A-Za-z_])| - |\s{2,}|>>|\]\s|\)\s|: (?=\S)")
 _SPEED = re.compile(rf"\s?(?P<scale>[KMGTBk]?)(?P<unit>{_SPEED_UNIT})", re.IGNORECASE)
 _SAID_BEFORE = frozenset(
     ("info", "debug", "completed", "done", "train", "training", "trainer", "at", "current", "finished", "global",
@@ -41,8 +41,8 @@ _OTHER_BLOCKS = re.compile(r"kv|cache|page|cuda|triton|vllm|kernel|attention", r
 
 def read(text: str) -> Reading | None:
     """A reading of every number that has a key, None when no number has one that means something to a training."""
-    if "Watchdog caught" in text or "ProcessGroupNCCL" in text:
-        return None  # its sequence numbers look like progress and are none
+    if "Watchdog caught" in text or "ProcessGroupNCCL" in text or text.lstrip().startswith("wandb:"):
+        return None  # a watchdog's sequence numbers are no steps, a closing summary's values are no news
     items = list(_items(text))
     if not any(known(normal(key)) for key, _ in items):
         return None
