@@ -44,12 +44,15 @@ class Fold:
         self._block_size_is_of_a_step = False
         self._resume_step: int | None = None
         self._step_stamp: datetime | None = None
+        self._last_line_stamp: datetime | None = None
 
     def add(self, line: Line) -> None:
         """Take a finished line."""
         self._progress = replace(self._progress, last_line=line, last_line_at=line.at)
+        self._last_line_stamp = None
         for reading in parse(line.text):
             self._take(reading, line)
+            self._last_line_stamp = reading.logged_at or self._last_line_stamp
 
     def add_unfinished(self, line: Line) -> None:
         """Take the line at the end that is still being written: only whole frames of bars in it count."""
@@ -58,8 +61,9 @@ class Fold:
 
     def settle(self, modified_at: float, dated: Dater | None = None) -> None:
         """Date what was in the file before anybody looked: its last line is as old as the file's last change
-        (`modified_at`, POSIX seconds of this machine). A step line before it is dated by the log's stamps where it
-        has some (`dated` knows the zone of those that name none), and is otherwise at least that old."""
+        (`modified_at`, POSIX seconds of this machine). A step line before it is older by the difference of their
+        stamps; where the last line has none, by its own stamp (`dated` knows the host's zone, which need not be the
+        trainer's); without stamps it is at least that old."""
         progress = self._progress
         if progress.last_line is not None and progress.last_line.at is None:
             progress = replace(progress, last_line_at=modified_at)
@@ -67,9 +71,10 @@ class Fold:
         if step_line is not None and step_line.at is None:
             at = modified_at
             if step_line is not progress.last_line and self._step_stamp is not None:
-                known = dated(self._step_stamp) if dated is not None else None
-                later = _seconds_between(self._step_stamp, progress.logged_at)
-                at = min(modified_at, known if known is not None else modified_at - later)
+                if self._last_line_stamp is not None:
+                    at -= _seconds_between(self._step_stamp, self._last_line_stamp)
+                elif dated is not None and (known := dated(self._step_stamp)) is not None:
+                    at = min(at, known)
             progress = replace(progress, last_step_at=at)
         self._progress = progress
 
@@ -280,7 +285,7 @@ def _starts_over(reading: Reading, before: int, progress: Progress) -> bool:
     return progress.phase in ("setup", "failed") or before - (reading.step or 0) > max(2, before // 10)
 
 
-def _seconds_between(earlier: datetime, later: datetime | None) -> float:
-    if later is None or (earlier.tzinfo is None) != (later.tzinfo is None):
+def _seconds_between(earlier: datetime, later: datetime) -> float:
+    if (earlier.tzinfo is None) != (later.tzinfo is None):
         return 0.0
     return max(0.0, (later - earlier).total_seconds())

@@ -13,7 +13,7 @@ _ANSI = re.compile(
     r"|\x1b[ -/]*[0-~]?"  # two-character sequences, and a lone ESC at the end
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 @dataclass(frozen=True)

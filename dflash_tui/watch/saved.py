@@ -20,7 +20,7 @@ from dflash_tui.watch.remote_files import RemoteFiles
 
 QUIET = 30.0  # seconds without a change after which an unfinished checkpoint is no longer called "saving"
 _SETTLED = 5.0  # seconds after which a time stamp of whole seconds can't hide a later change
-_NEWEST = 3  # checkpoint folders that are listed every time, for files in them may change in place
+_NEWEST = 1  # checkpoint folders that are listed every time, for files in them may change in place
 _ALL_EVERY = 12  # looks after which every folder is listed anew
 
 _Files = tuple[tuple[str, Stat], ...]
@@ -69,7 +69,7 @@ class CheckpointLister:
                     found = await self._candidates(entries)
             now = self._clock() + host_clock.ahead
             checkpoints = [await self._judge(item, entries, now) for item in found]
-            self._judged = {path: judged for path, judged in self._judged.items() if path in {c.path for c in found}}
+            self._judged = {item.path: self._judged[item.path] for item in found if item.path in self._judged}
             return tuple(checkpoints)
 
     async def _candidates(self, entries: Sequence[Entry]) -> list[Candidate]:

@@ -103,7 +103,7 @@ async def _read_tail(host: Host, path: str, host_clock: HostClock, clock: Clock)
 
 
 class TrainingWatch:
-    """Follows a training until cancelled."""
+    """Follows a training until cancelled. `lister` may be given to `read_once`, so that nothing is read twice."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class TrainingWatch:
         self._clock = clock
         self._listing_interval = listing_interval
         self._log = _Log(clock)
-        self._lister = CheckpointLister(host, checkpoints_root, clock=clock)
+        self.lister = CheckpointLister(host, checkpoints_root, clock=clock)
         self._pace = pace or Pace()
         self._changed = asyncio.Event()
         self._look_at_checkpoints = asyncio.Event()
@@ -179,7 +179,7 @@ class TrainingWatch:
         told: CheckpointsListed | None = None
         while True:
             try:
-                listed = CheckpointsListed(await self._lister.look(self._log.host_clock))
+                listed = CheckpointsListed(await self.lister.look(self._log.host_clock))
             except HostUnreachable:
                 listed = None  # the log's follower says so, and when it is back
             except HostError as error:

@@ -161,6 +161,14 @@ def test_a_step_line_that_was_there_before_is_as_old_as_its_stamp_says() -> None
     assert stalled(progress, modified)
 
 
+def test_a_trainer_in_another_zone_than_its_host_is_not_taken_for_silent() -> None:
+    text = "2026-05-21 09:00:00 step=7 loss=2\n2026-05-21 09:00:40 saved checkpoint: /x/step_7\n"
+    modified = datetime(2026, 5, 21, 14, 0, 41, tzinfo=UTC).timestamp()
+    clock = HostClock(zone_minutes=0, known=True)
+    progress = progress_of(LineSplitter().feed(text.encode()), modified, modified_at=modified, dated=clock.dated)
+    assert step_age(progress, modified) == 40
+
+
 steps = st.lists(st.tuples(st.integers(0, 50), st.floats(0.1, 9.0)), max_size=30)
 
 

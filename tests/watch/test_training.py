@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
 from dflash_tui.watch.events import (
@@ -24,6 +25,7 @@ from dflash_tui.watch.events import (
 from dflash_tui.watch.progress import Progress
 from dflash_tui.watch.training import EVENT_INTERVAL, TrainingWatch, read_once
 from tests.cases import case_root
+from tests.pct import Pct
 from tests.sshd import running_sshd
 from tests.watch.following import BRISK, numbered
 from tests.watch.test_saved import save
@@ -104,6 +106,21 @@ async def test_reads_the_story_once_with_every_fact_and_its_source(tmp_path: Pat
     assert live.source.host == "ct200"
     (newest,) = [fact for fact in facts if fact[0] == "train.newest_saved"]
     assert newest[1:] == (4000, str(tmp_path / "checkpoints" / "step_4000"), "")
+
+
+async def test_reads_the_story_inside_a_busybox_container(tmp_path: Path) -> None:
+    pct = Pct(tmp_path)
+    for applet in ("tail", "date"):
+        (pct.root / "bin" / applet).symlink_to("busybox")
+    shutil.copyfile(STORY / "train.log", pct.root / "data" / "train.log")
+    save(pct.root / "data" / "checkpoints", 4000)
+    save(pct.root / "data" / "checkpoints", 6000, keep=0.7, age=3)
+    host = ContainerHost(LocalHost(), (str(pct.path), "exec", "200", "--"), "ct200")
+    found = await read_once(host, "/data/train.log", "/data/checkpoints")
+    assert found.progress is not None
+    assert (found.progress.step, found.progress.block_size) == (5329, 32)
+    assert [(item.step, item.completeness) for item in found.checkpoints] == [(4000, "complete"), (6000, "saving")]
+    assert found.checkpoints[0].quick_id is not None
 
 
 async def test_says_what_is_missing_and_reads_the_rest(tmp_path: Path) -> None:
