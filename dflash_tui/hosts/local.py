@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
 from dflash_tui.hosts.base import (
+    CommandFailed,
     Completed,
     Entry,
     FileMissing,
@@ -73,7 +74,9 @@ class LocalHost:
                 limit=1 << 20,
             )
         except OSError as error:
-            raise HostError(f"{self.name}: cannot start `{command_text(argv)}`: {error.strerror}") from error
+            status = 127 if isinstance(error, FileNotFoundError) else 126  # as a shell on another host would end
+            said = f"{self.name}: cannot start `{command_text(argv)}`: {error.strerror}"
+            raise CommandFailed(said, status, error.strerror or "") from error
         process = _LocalProcess(self.name, argv, child)
         try:
             yield process

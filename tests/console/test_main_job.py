@@ -137,10 +137,20 @@ async def test_configured_baselines_are_pinned_and_missing_ones_are_a_caveat(tin
     assert all(finding.code != "BASELINE_CHANGED" for finding in comparison.caveats)
 
 
+async def started(tiny: Bench) -> Path:
+    """Wait until the evaluation runs detached; its run directory."""
+    async with asyncio.timeout(60):
+        while not tiny.of(happened.EvaluationStarted):
+            await asyncio.sleep(0.01)
+        run_dir = Path(tiny.console.state.evaluation.run_dir)
+        while not (run_dir / "process.json").exists():
+            await asyncio.sleep(0.01)
+    return run_dir
+
+
 async def test_a_run_that_was_left_is_found_again(tiny: Bench) -> None:
     job = asyncio.create_task(evaluate(tiny.console, preset="full"))
-    while not tiny.of(happened.EvaluationStarted):
-        await asyncio.sleep(0.01)
+    await started(tiny)
     job.cancel()
     await asyncio.wait({job})
     (run_id,) = reattach.left_running(tiny.console.store, "lab")
@@ -155,11 +165,7 @@ async def test_a_killed_evaluation_is_shown_as_lost_with_its_last_log_line(
 ) -> None:
     monkeypatch.setattr("dflash_tui.evals.attach.ASK_SECONDS", 0.5)
     job = asyncio.create_task(evaluate(tiny.console, preset="full"))
-    while not tiny.of(happened.EvaluationStarted):
-        await asyncio.sleep(0.01)
-    run_dir = Path(tiny.console.state.evaluation.run_dir)
-    while not (run_dir / "process.json").exists():
-        await asyncio.sleep(0.01)
+    run_dir = await started(tiny)
     process = loads(ProcessRecord, (run_dir / "process.json").read_bytes(), "process.json")
     os.kill(process.pid, signal.SIGKILL)
     with pytest.raises(EvaluationError, match=r"lost: .*last log line"):
