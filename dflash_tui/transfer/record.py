@@ -1,0 +1,73 @@
+"""What was moved into a folder, kept beside it, so that the same file is not moved or hashed twice."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from dflash_tui.hosts.base import FileMissing, Host, ReadShort, Stat
+
+_NAME = ".transfer.json"
+_VERSION = 1
+_LARGEST = 1 << 20
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A file as far as it can be told without reading it; `inode` 0 where the host tells none."""
+
+    size: int
+    mtime: float
+    inode: int
+
+    @classmethod
+    def of(cls, stat: Stat) -> Identity:
+        """The identity that a stat tells."""
+        return cls(stat.size, stat.mtime, stat.inode)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A verified file: its hash, what it was at the destination, and where it came from."""
+
+    sha256: str
+    here: Identity
+    host: str
+    path: str
+    source: Identity
+
+
+async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
+    """What a folder's record says, by relative name; {} without one, or with one that can't be read: the record only
+    spares work."""
+    path = posixpath.join(folder, _NAME)
+    try:
+        size = (await host.stat(path)).size
+        data = await host.read(path, 0, min(size, _LARGEST))
+    except (FileMissing, ReadShort):
+        return {}
+    try:
+        found = json.loads(data)
+        files = found["files"] if found["version"] == _VERSION else {}
+        return {name: _recorded(entry) for name, entry in files.items()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return {}
+
+
+async def write_records(host: Host, folder: str, records: Mapping[str, Recorded]) -> None:
+    """Replace a folder's record."""
+    body = {"version": _VERSION, "files": {name: asdict(records[name]) for name in sorted(records)}}
+    await host.write(posixpath.join(folder, _NAME), json.dumps(body, indent=1).encode())
+
+
+def _recorded(entry: Mapping[str, object]) -> Recorded:
+    here, source = entry["here"], entry["source"]
+    if not (isinstance(here, dict) and isinstance(source, dict)):
+        raise TypeError("identities are objects")
+    texts = [entry[key] for key in ("sha256", "host", "path")]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("names and hashes are strings")
+    sha256, host, path = map(str, texts)
+    return Recorded(sha256, Identity(**here), host, path, Identity(**source))

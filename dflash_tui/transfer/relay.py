@@ -1,0 +1,245 @@
+"""A planned transfer carried out: attempts, verification, publication."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, ReadShort
+from dflash_tui.transfer.errors import NoSpace, SourceChanged, TransferCorrupt, TransferCut, TransferError
+from dflash_tui.transfer.plan import PlannedFile, TransferPlan, already_there
+from dflash_tui.transfer.progress import Meter, TransferProgress
+from dflash_tui.transfer.publish import publish
+from dflash_tui.transfer.record import Identity, Recorded, read_records, write_records
+from dflash_tui.transfer.same_host import place
+from dflash_tui.transfer.stream import BLOCK, Running, pump
+from dflash_tui.transfer.verify import prefix_sha256, sha256
+
+__all__ = ["Moved", "TransferProgress", "move"]
+
+_LONGEST_PAUSE = 30.0
+_CLEARING = 10.0
+
+How = Literal["streamed", "linked", "copied", "already there"]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """`bytes` that crossed now (links and files that were there count none), `sha256` and `how` by file name, and the
+    `seconds` and `attempts` that it took."""
+
+    bytes: int
+    sha256: Mapping[str, str]
+    how: Mapping[str, How]
+    seconds: float
+    attempts: int
+
+    @property
+    def already_there(self) -> bool:
+        """Whether nothing had to move."""
+        return all(how == "already there" for how in self.how.values())
+
+
+async def move(
+    plan: TransferPlan,
+    source: Host,
+    destination: Host,
+    emit: Callable[[TransferProgress], None],
+    *,
+    tries: int = 6,
+    pause: float = 1.0,
+) -> Moved:
+    """Carry out a plan. A final name appears only when the size and the SHA-256 at both ends agree.
+
+    After a cut it goes on where the proven bytes end, at most `tries` times in a row without new bytes, with pauses of
+    `pause` seconds doubling up to half a minute. Raises TransferCut, TransferCorrupt, SourceChanged, NoSpace,
+    DestinationTaken, TransferError.
+    """
+    began = time.monotonic()
+    meter = Meter(plan.to_move, emit)
+    meter.phase("planning")
+    hashes: dict[str, str] = {}
+    how: dict[str, How] = {}
+    moved, attempts = 0, 1
+    for file in plan.files:
+        if file.present:
+            hashes[file.name], how[file.name] = file.present, "already there"
+            continue
+        one = _OneFile(plan, file, source, destination, meter, moved)
+        hashes[file.name], how[file.name] = await one.move(tries, pause)
+        attempts += one.attempts - 1
+        moved += file.size
+    with _as_transfer_errors():
+        await _record(plan, destination, hashes)
+    meter.at(plan.to_move, plan.to_move)
+    meter.phase("done")
+    streamed = sum(file.size for file in plan.files if how[file.name] == "streamed")
+    return Moved(streamed, hashes, how, time.monotonic() - began, attempts)
+
+
+class _OneFile:
+    """One file on its way: the piece at the destination and what is known of its bytes, over all attempts."""
+
+    def __init__(
+        self, plan: TransferPlan, file: PlannedFile, source: Host, destination: Host, meter: Meter, before: int
+    ) -> None:
+        self._plan, self._file, self._meter, self._before = plan, file, meter, before
+        self._source, self._destination = source, destination
+        self._path, self._final = plan.source_path(file), plan.final_path(file)
+        self._part = f"{plan.part_prefix(file)}.{secrets.token_hex(4)}.part"
+        self._running = Running()
+        self._source_hash = ""
+        self._how: How = "streamed"
+        self.attempts = 1
+
+    async def move(self, tries: int, pause: float) -> tuple[str, How]:
+        fruitless, reached = 0, 0
+        while True:
+            self._meter.phase("moving", self._file.name)
+            try:
+                with _as_transfer_errors():
+                    return await self._attempt(), self._how
+            except TransferCut as cut:
+                fruitless, reached = (0, self._running.at) if self._running.at > reached else (fruitless + 1, reached)
+                if fruitless >= tries:
+                    raise TransferCut(f"{cut}; given up after {self.attempts} attempts") from cut
+                self.attempts += 1
+                self._meter.attempt(self.attempts, str(cut))
+                await asyncio.sleep(min(pause * 2**fruitless, _LONGEST_PAUSE))
+            except (TransferCorrupt, SourceChanged, NoSpace):
+                await self._clear()
+                raise
+
+    async def _attempt(self) -> str:
+        await self._check_source()
+        # An attempt may have been cut after the name was given, before it was known here.
+        if self.attempts > 1 and (found := await self._already_named()):
+            return found
+        await self._destination.make_folder(posixpath.dirname(self._final))
+        if self._plan.same_host:
+            await self._remove(self._part)
+            self._how = await place(self._source, self._path, self._part, self._file.size)
+            self._meter.add(read=self._file.size, written=self._file.size)
+        else:
+            await self._stream()
+        self._meter.phase("verifying")
+        found = await self._verified()
+        await self._check_source()
+        self._meter.phase("publishing")
+        await publish(self._destination, self._part, self._final, self._file.size)
+        return found
+
+    async def _stream(self) -> None:
+        """Stream what is missing; the source's own hash is made beside it, while the file is in its cache."""
+        offset = await self._proven()
+        self._meter.at(self._before + offset, self._before + offset)
+        hashing = asyncio.create_task(self._hash_source())
+        try:
+            await pump(
+                self._source, self._path, self._destination, self._part, self._file.size, self._running, self._meter
+            )
+            self._meter.phase("verifying")
+            await hashing
+        finally:
+            hashing.cancel()
+            await asyncio.gather(hashing, return_exceptions=True)
+
+    async def _hash_source(self) -> None:
+        self._source_hash = self._source_hash or await sha256(self._source, self._path, self._file.size)
+
+    async def _proven(self) -> int:
+        """How many bytes of the piece at the destination are the source's; the piece is cut there."""
+        if self.attempts == 1:
+            return await self._adopted() if self._file.part else 0
+        try:
+            size = (await self._destination.stat(self._part)).size
+        except FileMissing:
+            return self._running.back_to(0)
+        offset = self._running.back_to(size)
+        if offset and await self._prefix_of_part(offset) != self._running.hex:
+            return self._running.back_to(0)
+        return offset
+
+    async def _adopted(self) -> int:
+        """Take over a piece that an earlier transfer left, if the source's first bytes have its hash."""
+        taken = await self._destination.run(["mv", "-n", self._file.part, self._part], check=False)
+        offset = self._file.resumable // BLOCK * BLOCK
+        if taken.status != 0 or offset == 0:
+            return 0
+        there = await prefix_sha256(self._source, self._path, offset)
+        if there is None or there != await self._prefix_of_part(offset):
+            return 0
+        self._running.continue_unseen(offset)
+        return offset
+
+    async def _prefix_of_part(self, offset: int) -> str:
+        """The hash of the piece, after what lies beyond `offset` was cut off."""
+        await self._destination.run(["dd", f"of={self._part}", f"bs={BLOCK}", f"seek={offset // BLOCK}"])
+        return await sha256(self._destination, self._part, offset)
+
+    async def _verified(self) -> str:
+        """The hash on which both ends, and what passed here, agree. Raises TransferCorrupt."""
+        size = (await self._destination.stat(self._part, follow=False)).size
+        if size != self._file.size:
+            raise ReadShort(f"{self._destination.name}:{self._part} has {size:,} of {self._file.size:,} bytes")
+        here = await sha256(self._destination, self._part, size)
+        there = here if self._how == "linked" else self._source_hash or await sha256(self._source, self._path, size)
+        passed = self._running.hex if self._how == "streamed" else ""
+        if here != there or passed not in ("", here):
+            raise TransferCorrupt(
+                f"{self._destination.name}:{self._final}: the SHA-256 of what arrived is {here[:16]}…, of the source "
+                f"{there[:16]}…{f', of what passed here {passed[:16]}…' if passed else ''}; it was thrown away"
+            )
+        return here
+
+    async def _check_source(self) -> None:
+        try:
+            now = Identity.of(await self._source.stat(self._path))
+        except FileMissing:
+            raise SourceChanged(f"{self._source.name}:{self._path} is gone since the transfer was planned") from None
+        # A link that was made of it changes neither size nor time nor inode.
+        if now != self._file.identity:
+            raise SourceChanged(
+                f"{self._source.name}:{self._path} is not the file that was planned any more "
+                f"(planned {self._file.size:,} bytes, now {now.size:,}; written again or replaced); plan again"
+            )
+
+    async def _already_named(self) -> str:
+        found = await already_there(self._plan, self._file, self._source, self._destination)
+        if found:
+            await self._remove(self._part)
+        return found
+
+    async def _remove(self, path: str) -> None:
+        await self._destination.run(["rm", "-f", path], check=False)
+
+    async def _clear(self) -> None:
+        """Give the disk back; a host that can't be reached keeps a hidden piece, which a later plan finds."""
+        with contextlib.suppress(HostError, TimeoutError):
+            async with asyncio.timeout(_CLEARING):
+                await self._remove(self._part)
+
+
+@contextlib.contextmanager
+def _as_transfer_errors() -> Iterator[None]:
+    try:
+        yield
+    except (HostUnreachable, ReadShort, FileMissing) as error:
+        raise TransferCut(str(error)) from error
+    except HostError as error:
+        raise TransferError(str(error)) from error
+
+
+async def _record(plan: TransferPlan, destination: Host, hashes: Mapping[str, str]) -> None:
+    records = await read_records(destination, plan.destination_folder)
+    for file in plan.files:
+        here = Identity.of(await destination.stat(plan.final_path(file)))
+        path = plan.source_path(file)
+        records[file.name] = Recorded(hashes[file.name], here, plan.source, path, file.identity)
+    await write_records(destination, plan.destination_folder, records)
