@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dflash_tui.config import Config
 from dflash_tui.console import events as happened
@@ -15,6 +15,9 @@ from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.console.state import State, TrainingPane, fold
 from dflash_tui.hosts.base import Host
 from dflash_tui.results.store import Store
+
+if TYPE_CHECKING:
+    from dflash_tui.watch.saved import CheckpointLister
 
 FLUSH_SECONDS = 0.25  # faces hear of changes at most four times a second
 CLOSE_SECONDS = 5.0
@@ -41,6 +44,7 @@ class Console:
         self.state = State(training=TrainingPane(name=config.training.name, host=config.training.host), now=clock())
         self.turn = asyncio.Lock()  # evaluations and captures take turns: they share one host's cores
         self.against: str | None = None
+        self.lister: CheckpointLister | None = None  # remembers complete checkpoints, so that none is read twice
         self._hosts = hosts
         self._told = told
         self._listeners: list[Callable[[State], None]] = []
@@ -145,6 +149,12 @@ class Console:
             raise ConsoleError(f"no act {name!r}; known: {', '.join(acts)}")
         return acts[name]
 
+    def cancel_jobs(self) -> None:
+        """Cancel every job but the one that asks. Detached work goes on."""
+        for task in self._tasks:
+            if task.get_name().startswith("job") and task is not asyncio.current_task():
+                task.cancel()
+
     async def _job(self, work: Coroutine[Any, Any, object]) -> None:
         try:
             await work
@@ -173,6 +183,7 @@ class Console:
 
         training = self.config.training
         watch = TrainingWatch(self.training_host, training.log, training.checkpoints)
+        self.lister = watch.lister
         await watch.run(self.emit)
 
     async def _reconnect(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import sys
 from collections.abc import Sequence
@@ -87,13 +88,19 @@ async def evaluate(
         except TROUBLE as error:
             console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
             raise
+        except asyncio.CancelledError:
+            console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
+            raise
 
 
 async def stop(console: Console) -> None:
-    """Stop the evaluation that runs; what it has measured stays in its run directory. Raises TROUBLE."""
+    """Stop the transfer or the evaluation that runs. What it has moved or measured is kept. Raises TROUBLE."""
+    if console.state.transfer.state == "running":
+        console.cancel_jobs()
+        return
     pane = console.state.evaluation
     if pane.state not in ("running", "capturing") or not pane.run_dir:
-        raise ConsoleError("no evaluation runs")
+        raise ConsoleError("nothing to stop: no transfer and no evaluation runs")
     host = console.evaluation_host
     harness = await ship(host, console.config.evaluation.root)
     await launch.stop(host, console.config.evaluation.python, harness, pane.run_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.transfer.errors import DestinationTaken, TransferError
 from dflash_tui.transfer.plan import TransferPlan, make_plan
 from dflash_tui.transfer.relay import move
+from dflash_tui.watch.saved import CheckpointLister
 from dflash_tui.watch.training import Snapshot, read_once
 
 if TYPE_CHECKING:
@@ -38,8 +40,10 @@ class Fetched:
 
 async def snapshot_of(console: Console) -> Snapshot:
     """The training as it is now: log tail, checkpoints, facts, the host's clock."""
-    training = console.config.training
-    return await read_once(console.training_host, training.log, training.checkpoints, training.arguments)
+    training, host = console.config.training, console.training_host
+    if console.lister is None:
+        console.lister = CheckpointLister(host, training.checkpoints)
+    return await read_once(host, training.log, training.checkpoints, training.arguments, lister=console.lister)
 
 
 def newest(snapshot: Snapshot, step: int | None = None) -> SavedCheckpoint:
@@ -79,6 +83,9 @@ async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetc
         )
     except TransferError as error:
         console.emit(happened.TransferEnded(job, error=str(error)))
+        raise
+    except asyncio.CancelledError:
+        console.emit(happened.TransferEnded(job, error="stopped; what arrived is kept and continued next time"))
         raise
     fetched = Fetched(
         checkpoint=checkpoint,
