@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
@@ -25,7 +22,6 @@ from dflash_tui.tui.screens.overview import VIEWS, Overview
 from dflash_tui.tui.theme import DEFAULT, PLAIN, find_theme, load_themes, plain_theme, shipped_folder, textual_theme
 
 FLUSH_SECONDS = 0.25  # screens change at most four times a second
-CLOSE_SECONDS = 15.0
 RUNNING = ("planning", "running", "capturing")
 
 Connect = Callable[[], Awaitable["ConsoleLike | None"]]
@@ -47,8 +43,9 @@ class DflashApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(",".join(action.keys), f"do('{action.id}')", action.label, id=action.id, show=action.footer is not None)
         for action in ACTIONS
-        if action.keys
+        if action.keys and action.id != "palette"
     ]
+    COMMAND_PALETTE_BINDING = BY_ID["palette"].keys[0]  # Textual binds that one itself
 
     def __init__(
         self,
@@ -69,7 +66,7 @@ class DflashApp(App[None]):
         self.newest = console.state if console is not None else State()
         self._connect = connect
         self._stop_listening: Callable[[], None] | None = None
-        self._flush: Timer | None = None
+        self._resting: Timer | None = None
         self._told = False  # a StateChanged is under way
         self._noticed: object = None
         self.connecting = False
@@ -116,9 +113,9 @@ class DflashApp(App[None]):
             self.overview.call_after_refresh(self._painted)
             return
         self.first_paint()
-        gc.enable()  # see `launch`
         self._load_other_themes()
-        self.overview.panels["training"].focus()
+        if self.overview.focused is None:
+            self.overview.panels["training"].focus()
         self.connecting = True
         self.run_worker(self._start(), name="connect", exit_on_error=False)
 
@@ -152,12 +149,12 @@ class DflashApp(App[None]):
     def on_state_changed(self) -> None:
         """Show the newest state soon, but not more often than four times a second."""
         self._told = False
-        if self._flush is None:
+        if self._resting is None:
             self._show()
-            self._flush = self.set_timer(FLUSH_SECONDS, self._flushed)
+            self._resting = self.set_timer(FLUSH_SECONDS, self._flushed)
 
     def _flushed(self) -> None:
-        self._flush = None
+        self._resting = None
         if self._shown is not self.newest:
             self.on_state_changed()
 
@@ -193,7 +190,7 @@ class DflashApp(App[None]):
         if not action.confirm:
             self._begin(action)
             return
-        if not self._running():
+        if not self._something_runs():
             self.notify("nothing runs that could be stopped", markup=False)
             return
         from dflash_tui.tui.screens.confirm import Confirm
@@ -339,7 +336,7 @@ class DflashApp(App[None]):
 
     async def action_quit(self) -> None:
         """Textual's own way out (ctrl+q) asks the same question."""
-        if not self._running():
+        if not self._something_runs():
             self.exit()
             return
         from dflash_tui.tui.screens.confirm import Confirm
@@ -348,7 +345,7 @@ class DflashApp(App[None]):
             return
         self.push_screen(Confirm("Leave while this runs?", self._what_runs()), lambda yes: self.exit() if yes else None)
 
-    def _running(self) -> bool:
+    def _something_runs(self) -> bool:
         state = self.newest
         return state.transfer.state in RUNNING or state.evaluation.state in RUNNING
 
@@ -383,13 +380,8 @@ class DflashApp(App[None]):
     def _using(self, name: str) -> Callable[[], None]:
         return lambda: self.use_theme(name)
 
-    async def on_unmount(self) -> None:
-        """Close the console with the app, whichever way it ended."""
+    def on_unmount(self) -> None:
+        """Stop listening; who made the console closes it."""
         if self._stop_listening is not None:
             self._stop_listening()
             self._stop_listening = None
-        if self.session is not None:
-            try:
-                await asyncio.wait_for(self.session.close(), CLOSE_SECONDS)
-            except TimeoutError:
-                self.exit(message=Content("dflash-tui: closing took too long; a connection may have been left to time out").plain)

@@ -15,18 +15,11 @@ class ConsoleLike(Protocol):
     def state(self) -> State:
         """The newest folded state."""
 
-    @property
-    def busy(self) -> bool:
-        """Whether a job runs that closing would touch."""
-
     def listen(self, callback: Callable[[State], None]) -> Callable[[], None]:
         """Call `callback` after events were folded; the returned function ends that."""
 
     async def start(self) -> None:
         """Connect and begin to watch."""
-
-    async def close(self) -> None:
-        """End every job's face and every connection; detached evaluations go on."""
 
     def begin(self, act: str, **options: Any) -> None:
         """Start an act ("evaluate", "fetch", "capture", "pin", "stop", "reconnect") and return at once."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from dflash_tui.tui.lines import EMPTY, Line, Role, line
+from dflash_tui.tui.lines import EMPTY, Line, Role, cut, line
 
 
 @dataclass(frozen=True)
@@ -56,5 +56,6 @@ def highlighted(content: Line, width: int) -> Line:
 
 
 def limited(drawing: Drawing, view: View) -> Drawing:
-    """The drawing with no more lines than there is room for."""
-    return replace(drawing, lines=drawing.lines[: view.height]) if len(drawing.lines) > view.height else drawing
+    """The drawing inside its view: panels set their lines for the width they get, and this keeps what even the narrowest
+    form of a line can't from running over."""
+    return replace(drawing, lines=tuple(cut(each, view.width) for each in drawing.lines[: view.height]))

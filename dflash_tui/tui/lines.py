@@ -159,12 +159,18 @@ def wrapped(content: Line, width: int, indent: int = 0) -> list[Line]:
                 word, room = word[len(head) :], width - indent
                 size = cell_len(word)
             if size > room or not word:
+                room = room if word.strip() else 0  # a gap that falls on the edge breaks the line there
                 continue
             pieces.append((word, role))
             room -= size
     if pieces and (not lines or "".join(text for text, _ in pieces).strip()):
         lines.append(_trimmed(pieces))
     return lines or [EMPTY]
+
+
+def whole_words(content: Line, width: int) -> Line:
+    """As many whole words as fit, and … where some are missing: a number is never read as a shorter one."""
+    return content if content.width <= width else wrapped(content, max(1, width - 2))[0] + line((" …", "faint"))
 
 
 def bar(done: float, total: float, width: int) -> Line:

@@ -17,7 +17,7 @@ def status(state: State) -> Line:
     if host is not None and host.link == "lost":
         if host.retry_in is None:
             return line(("✖ link lost", "bad"))
-        return line((f"○ reconnecting in {formats.left(host.retry_in)}", "warn"))
+        return line(("○ reconnecting", "warn"))
     if progress is None:
         return line(("○ connecting" if host is None or host.link == "connecting" else "○ waiting for the log", "muted"))
     if progress.phase == "finished" or progress.finished:

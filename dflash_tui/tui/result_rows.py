@@ -165,6 +165,14 @@ def verdict_lines(comparison: Comparison | None) -> list[Line]:
     return [line((comparison.verdict, role)), *(line((reason.rstrip("."), "muted")) for reason in comparison.why)]
 
 
+def verdict_line(comparison: Comparison) -> Line:
+    """The verdict and its reasons in one line: untestable: previous result keeps no per-prompt values; 3 prompts."""
+    verdict, *reasons = verdict_lines(comparison)
+    for index, reason in enumerate(reasons):
+        verdict += line(": " if index == 0 else "; ", reason)
+    return verdict
+
+
 def measured(evaluation: Evaluation) -> str:
     """How many prompts of those asked: 3 of 10; "—" when unrecorded."""
     present = len(evaluation.prompts_present) if evaluation.prompts_present is not None else evaluation.prompt_count

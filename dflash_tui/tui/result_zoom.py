@@ -9,7 +9,7 @@ from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS, Score
 from dflash_tui.tui import formats
 from dflash_tui.tui.actions import BY_ID
-from dflash_tui.tui.drawing import Drawing, View, highlighted, rule
+from dflash_tui.tui.drawing import Drawing, View, highlighted, limited, rule
 from dflash_tui.tui.lines import EMPTY, GLYPHS, WORDS, Line, column, cut, line, wrapped
 from dflash_tui.tui.result_rows import (
     MetricRow,
@@ -21,10 +21,10 @@ from dflash_tui.tui.result_rows import (
     prompts_of,
     ranked,
     remedy_key,
-    verdict_lines,
+    verdict_line,
 )
 
-DETAIL = 9
+DETAIL = 9  # rows of the detail, its rule included; less where that would be more than two fifths
 _EXPLAINED = {
     "vanilla top-1": "Mean number of leading drafts that are the reference's token: what a plain chain of drafts wins.",
     "DDTree top-4": "Per-position top-4 oracle: leading slots whose reference token is among the drafter's 4 best. An "
@@ -53,7 +53,7 @@ def draw_zoomed(pane: ResultsPane, view: View, head: Line) -> Drawing:
     chosen = places[min(view.cursor, len(places) - 1)] if places else 0
     detail = items[chosen].detail or () if items else ()
     below = [part for each in detail for part in wrapped(each, width, 2)]
-    room = min(max(DETAIL, view.height // 4), max(0, view.height - 4), len(below) + 1)
+    room = min(max(DETAIL, view.height // 4), view.height * 2 // 5, len(below) + 1)
     listed = view.height - room
     start = min(max(0, chosen - listed // 2), max(0, len(items) - listed))
     lines = [
@@ -63,7 +63,8 @@ def draw_zoomed(pane: ResultsPane, view: View, head: Line) -> Drawing:
     lines += [EMPTY] * (listed - len(lines))
     if room > 0:
         lines += [rule(width, "detail"), *below[: room - 1]]
-    return Drawing(tuple(lines), head, items=len(places), copies=items[chosen].copies if items else None)
+    drawing = Drawing(tuple(lines), head, items=len(places), copies=items[chosen].copies if items else None)
+    return limited(drawing, view)
 
 
 def _metrics(pane: ResultsPane, width: int) -> list[_Item]:
@@ -84,11 +85,10 @@ def _metrics(pane: ResultsPane, width: int) -> list[_Item]:
         cells += column(bounds[index] if index < len(bounds) else "", 16, "muted") if wide else EMPTY
         cells += line((measured(pane.current), "muted"))
         items.append(_Item(cells, _about_metric(pane, row), f"{row.label}\t{row.current}\t{row.previous}\t{row.delta}"))
-    verdict = verdict_lines(pane.comparison)
     note = footnote(pane)
-    for index, each in enumerate(verdict):
-        lead = line(("  verdict  ", "muted")) if index == 0 else line(" " * 11)
-        items.append(_Item(lead + each))
+    if pane.comparison is not None:
+        whole = line(("  verdict ", "muted"), verdict_line(pane.comparison))
+        items += [_Item(each) for each in wrapped(whole, width, 4)]
     if note:
         items.append(_Item(line((f"  {note}", "muted"))))
     return items
@@ -107,8 +107,8 @@ def _about_metric(pane: ResultsPane, row: MetricRow) -> tuple[Line, ...]:
     if pane.comparison is not None and row.delta == WORDS["block"]:
         lines.append(line(("Δ withheld: ", "muted"), "; ".join(pane.comparison.why)))
     elif pane.comparison is not None and row.delta:
-        paired = {"anchors": "block by block", "prompts": "prompt by prompt", "none": "not at all"}[pane.comparison.pairing]
-        lines.append(line(("paired ", "muted"), paired, (f"; {footnote(pane).lstrip('¹ ')}" if row.mark else "", "")))
+        paired = {"anchors": "block by block", "prompts": "prompt by prompt", "none": "by nothing: a difference of two means"}
+        lines.append(line(("paired ", "muted"), paired[pane.comparison.pairing], (f"; {footnote(pane).lstrip('¹ ')}" if row.mark else "", "")))
     if row.interval:
         lines.append(line(("95 % ", "muted"), "Student t over prompt means: n is the number of prompts, not of blocks"))
     for side, result in (("current", pane.current), ("previous", pane.previous)):
@@ -122,10 +122,10 @@ def _prompts(pane: ResultsPane, width: int) -> list[_Item]:
     rows = prompts_of(pane)
     if not rows:
         return []
-    name = max(6, min(28, max(len(prompt) for prompt, _, _ in rows), width - 60))
-    both = any(other is not None for _, _, other in rows) and width >= name + 66
+    name = max(6, min(28, max(len(prompt) for prompt, _, _ in rows), width - 55))
+    both = any(other is not None for _, _, other in rows) and width >= name + 77
     head = f"  {'prompt':<{name}}{'blocks':>8}{'top-1':>9}{'top-4':>9}{'top-8':>9}{'τ':>9}"
-    head += f"{'prev top-1':>13}{'top-4':>9}{'top-8':>9}" if both else f"{'b=64':>9}" if width >= name + 56 else ""
+    head += f"{'prev top-1':>13}{'top-4':>9}{'top-8':>9}" if both else f"{'b=64':>9}" if width >= name + 55 else ""
     items = [_Item(rule(width, "per prompt")), _Item(line((head, "muted")))]
     for prompt, mine, other in rows:
         void = is_void(pane, prompt)
@@ -137,7 +137,7 @@ def _prompts(pane: ResultsPane, width: int) -> list[_Item]:
         if both:
             for index, metric in enumerate(METRICS):
                 cells += column(_streak(other, metric), 13 if index == 0 else 9, "muted", right=True)
-        elif width >= name + 56:
+        elif width >= name + 55:
             cells += column(formats.streak(mine.ddtree.get("64") if mine else None), 9, right=True)
         items.append(_Item(cells, _about_prompt(prompt, mine, other), "\t".join([prompt, *(_streak(mine, m) for m in METRICS)])))
     return items

@@ -15,8 +15,7 @@ class RecordingConsole:
     def __init__(self, state: State | None = None) -> None:
         self.state = state if state is not None else State()
         self.begun: list[tuple[str, dict[str, Any]]] = []
-        self.started = self.closed = 0
-        self.busy = False
+        self.started = 0
         self._listeners: list[Callable[[State], None]] = []
 
     def listen(self, callback: Callable[[State], None]) -> Callable[[], None]:
@@ -25,9 +24,6 @@ class RecordingConsole:
 
     async def start(self) -> None:
         self.started += 1
-
-    async def close(self) -> None:
-        self.closed += 1
 
     def begin(self, act: str, **options: Any) -> None:
         self.begun.append((act, options))

@@ -146,8 +146,18 @@ def results() -> happened.ResultsChanged:
     own = (*caveats_of(full), *caveats_of_others(full, (told.quick,)))
     codes = {(finding.code, finding.values) for finding in own}
     pair = tuple(finding for finding in comparison.caveats if (finding.code, finding.values) not in codes)
-    shown = replace(told.previous, name="previous")
-    return happened.ResultsChanged(full, shown, comparison, merged((*own, *pair)), (), ("previous",))
+    shown = replace(told.previous, name="previous", path=_placed(told.previous.path))
+    full = replace(full, path=_placed(full.path))
+    caveats = tuple(
+        replace(finding, evidence=tuple(replace(source, path=_placed(source.path)) for source in finding.evidence))
+        for finding in merged((*own, *pair))
+    )
+    return happened.ResultsChanged(full, shown, comparison, caveats, (), ("previous",))
+
+
+def _placed(path: str) -> str:
+    """A case file's path as it would be on the evaluation host: screens don't depend on where this checkout lies."""
+    return path.replace(str(FOLDER), "/root/eval")
 
 
 def finished() -> State:

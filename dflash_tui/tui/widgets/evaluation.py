@@ -51,7 +51,8 @@ def draw_evaluation(state: State, view: View) -> Drawing:
         return limited(Drawing((*top, *failure, *plan), head, copies=copies), view)
     rows = sum(prompt.present for prompt in pane.prompts)
     bottom = [_progress(pane, width)] if pane.state in BUSY and room > rows + 1 else []
-    table = _prompt_table(pane, width, room - len(bottom), wide=False)
+    begun = pane.state in BUSY or bool(pane.blocks) or not failure  # a plan that failed has no rows to show
+    table = _prompt_table(pane, width, room - len(bottom), wide=False) if begun else []
     return limited(Drawing((*top, *failure, *table, *bottom), head, copies=copies), view)
 
 

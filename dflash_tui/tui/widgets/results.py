@@ -16,6 +16,7 @@ from dflash_tui.tui.result_rows import (
     metric_rows,
     ranked,
     strongest,
+    verdict_line,
     verdict_lines,
     what,
 )
@@ -54,8 +55,8 @@ def draw_results(state: State, view: View) -> Drawing:
     else:
         table = table[: max(1, height)]
     used = list(table)
-    if verdict and not beside and len(used) < height:
-        used.append(cut(line("verdict ", *_joined(verdict)), width))
+    if pane.comparison is not None and not beside and len(used) < height:
+        used.append(cut(line(("verdict ", "muted"), verdict_line(pane.comparison)), width))
     note = line((footnote(pane), "muted"))
     if beside and used[-1].width + note.width + 2 <= width:
         used[-1] += line("  ", note)
@@ -127,13 +128,6 @@ def _with_verdict(table: list[Line], verdict: Sequence[Line], width: int) -> lis
             beside = cut(line(texts[index], " …"), room)
         result.append(content if beside is None else content + line(" " * (edge - content.width)) + cut(beside, room))
     return result
-
-
-def _joined(verdict: Sequence[Line]) -> tuple[Line, ...]:
-    parts: list[Line] = []
-    for index, each in enumerate(verdict):
-        parts.append(each if index == 0 else line((": " if index == 1 else "; "), each))
-    return tuple(parts)
 
 
 def _caveats(pane: ResultsPane, width: int, height: int) -> list[Line]:

@@ -7,7 +7,7 @@ from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.tui import formats
 from dflash_tui.tui.chart import rasterise
 from dflash_tui.tui.drawing import Drawing, View, limited, rule, title
-from dflash_tui.tui.lines import EMPTY, Line, bar, cut, fit, fitting, line, spread, wrapped
+from dflash_tui.tui.lines import EMPTY, Line, bar, cut, fit, fitting, line, spread, whole_words, wrapped
 from dflash_tui.tui.liveness import status
 from dflash_tui.tui.log_view import log_lines
 from dflash_tui.tui.widgets.panel import Panel
@@ -41,12 +41,14 @@ def draw_training(state: State, view: View) -> Drawing:
         return limited(Drawing(tuple(lines), head, copies=copies), view)
     top = [_step(progress, width), _rates(progress, width), _loss(progress, state, width, sparkline=view.height < 8)]
     bottom = _saved(state, width)
-    warnings = wrapped(trouble, width)[:2] if trouble else []
+    warnings = wrapped(trouble, width, 2)[:2] if trouble else []
+    if trouble and view.height < len(top) + len(warnings) + len(bottom):
+        top, warnings = [top[0], top[2]], [cut(trouble, width)]  # old rates say least
     if view.zoomed:
         return limited(_zoomed(state, view, progress, top + warnings, bottom, head, copies), view)
     room = view.height - len(top) - len(warnings) - len(bottom)
     if room >= 12 and pane.log:
-        bottom = [*bottom, cut(line((pane.log[-1], "muted")), width)]
+        bottom = [*bottom, whole_words(line((pane.log[-1], "muted")), width)]
         room -= 1
     curve = _curve(pane, progress, width, room) if room >= 3 else []
     if view.height < 4:
@@ -205,14 +207,16 @@ def _checkpoint(item: SavedCheckpoint, now: float, width: int) -> Line:
     left += line((f"{formats.age(now - item.mtime):>6} ago  ", "muted")) + state
     if item.reason:
         left += line((f": {item.reason}", "muted"))
-    return fit(left + line((f"  {item.path}", "faint")), width)
+    return fit(left + line((f"  {item.path}", "muted")), width)
 
 
 def _trouble(state: State) -> Line | None:
     """The sentence that belongs to a status which is not plain live."""
     host = state.hosts.get(state.training.host)
     if host is not None and host.link == "lost":
-        return status(state) + line(f": {host.reason}" if host.reason else "", (" (R tries now)", "muted"))
+        pause = f", next try after {formats.left(host.retry_in)}" if host.retry_in is not None else ""
+        reason = f": {host.reason}" if host.reason else ""
+        return status(state) + line(reason, (f"{pause} (", "muted"), ("R", "key"), (" tries now)", "muted"))
     progress = state.training.progress
     if progress is not None and progress.error:
         return line(("✖ ", "bad"), progress.error)

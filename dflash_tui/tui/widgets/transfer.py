@@ -25,7 +25,7 @@ def draw_transfer(state: State, view: View) -> Drawing:
     head = title(3, "Transfer", _name(pane) if pane.job else None)
     copies = pane.path or pane.error or None
     if view.height == 1:
-        return Drawing((_folded(state, width),), head, copies=copies)
+        return limited(Drawing((_folded(state, width),), head, copies=copies), view)
     if pane.state == "idle":
         return limited(Drawing(tuple(_idle(state, width)), head), view)
     if pane.error is not None:
@@ -106,9 +106,13 @@ def _verify(pane: TransferPane, width: int) -> Line:
                         line((formats.short_hash(pane.sha256), "muted"))], width)  # fmt: skip
     if pane.state == "done":
         return line(("verified  ", "muted"), ("✓", "ok"))
+    if pane.progress is not None and pane.progress.problem:
+        again = line(("▲ ", "warn"), f"attempt {pane.progress.attempt} after: {pane.progress.problem}")
+        return cut(again, width)
     phase = pane.progress.phase if pane.progress is not None else "planning"
-    waiting = "waiting · sha256" if phase in ("planning", "moving") else phase
-    return cut(line(("verify    ", "muted"), (waiting, "muted" if phase in ("planning", "moving") else "accent")), width)
+    waiting = phase in ("planning", "moving")
+    said = "waiting · sha256 at both ends" if waiting else f"{phase} · sha256 at both ends"
+    return cut(line(("verify    ", "muted"), (said, "muted" if waiting else "accent")), width)
 
 
 def _about(pane: TransferPane, width: int) -> list[Line]:

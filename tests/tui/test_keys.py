@@ -1,0 +1,281 @@
+"""What each key does, driven through the app as a person would."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.state import State
+from dflash_tui.tui.app import DflashApp
+from dflash_tui.tui.screens.confirm import Confirm
+from dflash_tui.tui.screens.help import Help
+from tests.tui import story
+from tests.tui.recording import RecordingConsole
+
+SIZE = (120, 40)
+
+
+class Session:
+    """An app over a recording console."""
+
+    def __init__(self, state: State) -> None:
+        self.console = RecordingConsole(state)
+        self.app = DflashApp(self.console)
+
+    @asynccontextmanager
+    async def run(self, size: tuple[int, int] = SIZE) -> AsyncIterator[Pilot[None]]:
+        """The app in a terminal of that size, painted and focused."""
+        async with self.app.run_test(size=size) as pilot:
+            await pilot.pause()
+            yield pilot
+
+    @property
+    def toasts(self) -> list[str]:
+        return [f"{note.title} {note.message}" for note in self.app._notifications]
+
+
+@pytest.mark.parametrize(
+    ("key", "begun"),
+    [
+        ("e", ("evaluate", {"preset": "quick"})),
+        ("E", ("evaluate", {"preset": "full"})),
+        ("t", ("fetch", {})),
+        ("c", ("capture", {})),
+        ("R", ("reconnect", {})),
+        ("b", ("pin", {"name": "slammed5-step4000-full"})),
+    ],
+)
+async def test_a_key_begins_its_act(key: str, begun: tuple[str, dict[str, str]]) -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.press(key)
+    assert session.console.begun == [begun]
+
+
+async def test_acts_stay_reachable_from_every_zoomed_panel() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        for view in "2345":
+            await pilot.press(view, "t")
+    assert session.console.begun == [("fetch", {})] * 4
+
+
+async def test_pinning_without_a_result_says_so_and_begins_nothing() -> None:
+    session = Session(story.EMPTY)
+    async with session.run() as pilot:
+        await pilot.press("b")
+        assert any("no result to pin" in toast for toast in session.toasts)
+    assert session.console.begun == []
+
+
+@pytest.mark.parametrize(("key", "name"), [("2", "training"), ("3", "transfer"), ("4", "evaluation"), ("5", "results")])
+async def test_a_digit_shows_one_panel_alone_and_1_brings_back_all(key: str, name: str) -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press(key)
+        panels = session.app.overview.panels
+        assert [each for each, panel in panels.items() if panel.display] == [name]
+        assert panels[name].region.height == SIZE[1] - 2
+        assert panels[name].region.width == SIZE[0]
+        await pilot.press("1")
+        assert all(panel.display for panel in panels.values())
+
+
+async def test_z_and_enter_zoom_the_focused_panel_and_escape_steps_back() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press("tab", "tab", "z")
+        assert session.app.overview.shown == "evaluation"
+        await pilot.press("escape")
+        assert session.app.overview.shown == "overview"
+        await pilot.press("enter")
+        assert session.app.overview.shown == "evaluation"
+        await pilot.press("z")
+        assert session.app.overview.shown == "overview"
+
+
+async def test_tab_walks_the_panels_in_order_and_shift_tab_back() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.pause()
+        seen = []
+        for _ in range(4):
+            seen.append(session.app.screen.focused.id)  # type: ignore[union-attr]
+            await pilot.press("tab")
+        assert seen == ["training", "transfer", "evaluation", "results"]
+        await pilot.press("shift+tab")
+        assert session.app.screen.focused.id == "results"  # type: ignore[union-attr]
+
+
+async def test_escape_leaves_one_layer_at_a_time() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press("5", "question_mark")
+        assert isinstance(session.app.screen, Help)
+        await pilot.press("escape")
+        assert session.app.screen is session.app.overview
+        assert session.app.overview.shown == "results"
+        await pilot.press("escape")
+        assert session.app.overview.shown == "overview"
+        await pilot.press("escape")
+        assert session.app.is_running
+
+
+async def test_ctrl_p_opens_the_palette_and_runs_what_was_chosen() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.press("ctrl+p")
+        await pilot.press(*"Fetch")
+        await pilot.pause(0.3)
+        await pilot.press("enter", "enter")
+        await pilot.pause(0.2)
+    assert session.console.begun == [("fetch", {})]
+
+
+async def test_q_leaves_at_once_while_nothing_runs() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.press("q")
+        await pilot.pause()
+        assert not session.app.is_running
+
+
+@pytest.mark.parametrize("key", ["q", "ctrl+q"])
+async def test_leaving_asks_while_something_runs_and_only_y_says_yes(key: str) -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        for refusal in ("escape", "n", "enter", "q"):
+            await pilot.press(key)
+            assert isinstance(session.app.screen, Confirm)
+            await pilot.press(refusal)
+            assert session.app.screen is session.app.overview
+        await pilot.press(key)
+        await pilot.press("y")  # too soon: the key may still be repeating
+        assert isinstance(session.app.screen, Confirm)
+        await pilot.pause(0.35)
+        await pilot.press("y")
+        await pilot.pause()
+        assert not session.app.is_running
+
+
+async def test_stopping_asks_with_the_host_and_begins_only_after_yes() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press("K", "escape")
+        assert session.console.begun == []
+        await pilot.press("K")
+        assert "ct129" in _text(session.app)
+        await pilot.pause(0.35)
+        await pilot.press("y")
+    assert session.console.begun == [("stop", {})]
+
+
+async def test_stopping_nothing_asks_nothing() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.press("K")
+        assert session.app.screen is session.app.overview
+        assert any("nothing runs" in toast for toast in session.toasts)
+
+
+async def test_f_holds_the_log_while_lines_arrive_and_follows_again() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press("4")
+        panel = session.app.overview.panels["evaluation"]
+        before = panel.drawing.lines[-1].plain
+        await pilot.press("f")
+        session.console.emit(happened.EvaluationAdvanced("job 1", "r", "running", log=("one more line",)))
+        await _shown(pilot)
+        assert panel.drawing.lines[-1].plain == before
+        assert any("1 new line" in each.plain for each in panel.drawing.lines)
+        await pilot.press("f")
+        assert panel.drawing.lines[-1].plain == "one more line"
+
+
+async def test_reading_upwards_holds_the_log() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press("4")
+        panel = session.app.overview.panels["evaluation"]
+        newest = panel.drawing.lines[-1].plain
+        await pilot.press("up", "k")
+        assert panel.view.held is not None
+        assert newest not in [each.plain for each in panel.drawing.lines]
+        await pilot.press("end")
+        assert panel.drawing.lines[-1].plain == newest
+
+
+async def test_f_where_there_is_no_log_says_where_one_is() -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press("5", "f")
+        assert any("no log here" in toast for toast in session.toasts)
+
+
+async def test_the_detail_of_the_results_follows_the_cursor() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.press("5", "G")
+        assert "STEP_BEHIND_LIVE" in _text(session.app)
+        await pilot.press("k")
+        assert "SKIPPED_WEIGHTS" in _text(session.app)
+        await pilot.press("g")
+        assert "what a plain chain of drafts wins" in _text(session.app)
+
+
+async def test_copying_says_what_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.press("4", "y")
+        await pilot.pause()
+        assert session.app.clipboard == "/root/eval/runs/slammed5-step4000-full-20260521"
+        assert any("copied" in toast and "OSC 52" in toast for toast in session.toasts)
+        await pilot.press("1", "tab", "y")
+        await pilot.pause()
+        assert session.app.clipboard.startswith("| metric | step 4000 · full | previous | Δ |")
+
+
+async def test_the_key_bar_answers_clicks() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.pause()
+        await pilot.click("#keybar", offset=(24, 0))
+        await pilot.pause()
+    assert session.console.begun == [("fetch", {})]
+
+
+async def test_the_next_theme_is_used_and_how_to_keep_it_is_said() -> None:
+    session = Session(story.finished())
+    async with session.run() as pilot:
+        await pilot.pause()
+        before = session.app.theme
+        session.app.do_theme()
+        await pilot.pause()
+        assert session.app.theme != before
+        assert any(f'theme = "{session.app.theme}"' in toast for toast in session.toasts)
+
+
+async def _shown(pilot: Pilot[None]) -> None:
+    """Wait until the newest state is on the screen (at most four paints a second)."""
+    app = pilot.app
+    assert isinstance(app, DflashApp)
+    for _ in range(40):
+        await pilot.pause(0.05)
+        if app._shown is app.newest:
+            return
+    raise AssertionError("the newest state was not shown within two seconds")
+
+
+def _text(app: DflashApp) -> str:
+    """What is on the screen, as text."""
+    width, height = app.size
+    return "\n".join(
+        "".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips()
+    )

@@ -1,0 +1,258 @@
+"""Panels as pure drawings: at any size, with any text, with nothing and with everything."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.state import State, TrainingPane
+from dflash_tui.records.finding import Finding
+from dflash_tui.records.result import Evaluation
+from dflash_tui.tui.arrange import MINIMUM, arrange
+from dflash_tui.tui.drawing import Drawing, View
+from dflash_tui.tui.widgets.evaluation import draw_evaluation
+from dflash_tui.tui.widgets.header import draw_header
+from dflash_tui.tui.widgets.results import as_markdown, draw_results
+from dflash_tui.tui.widgets.training import draw_training
+from dflash_tui.tui.widgets.transfer import draw_transfer
+from dflash_tui.watch.events import TrainingProgressed
+from dflash_tui.watch.fold import Fold
+from dflash_tui.watch.lines import LineSplitter
+from tests.tui import story
+
+Draw = Callable[[State, View], Drawing]
+PANELS: dict[str, Draw] = {
+    "training": draw_training,
+    "transfer": draw_transfer,
+    "evaluation": draw_evaluation,
+    "results": draw_results,
+}
+STATES: dict[str, Callable[[], State]] = {
+    "empty": lambda: story.EMPTY,
+    "finished": story.finished,
+    "running": story.running,
+    "failed": story.failed,
+    "lost": story.lost,
+}
+HOSTILE = "\x1b[31m[bold]x[/]\x07\r\n\u202e[@click=app.quit]y[/]\x9b2J訓練\tend"
+
+
+def text(drawing: Drawing) -> str:
+    return "\n".join(each.plain for each in (drawing.title, *drawing.lines, drawing.note))
+
+
+@pytest.mark.parametrize("name", PANELS)
+@pytest.mark.parametrize("state", STATES)
+@settings(max_examples=60, deadline=None)
+@given(width=st.integers(1, 220), height=st.integers(1, 70), zoomed=st.booleans(), cursor=st.integers(0, 60), back=st.integers(0, 900))
+def test_a_panel_fills_no_more_than_its_room(name: str, state: str, width: int, height: int, zoomed: bool, cursor: int, back: int) -> None:
+    view = View(width, height, zoomed=zoomed, focused=True, cursor=cursor, back=back)
+    drawing = PANELS[name](STATES[state](), view)
+    assert len(drawing.lines) <= height
+    assert max((each.width for each in drawing.lines), default=0) <= width
+
+
+@given(st.integers(1, 260), st.integers(1, 90))
+def test_the_rows_of_a_screen_are_given_out_exactly(width: int, height: int) -> None:
+    rows = arrange(width, height)
+    if rows.kind == "tiny":
+        assert width < MINIMUM[0] or height < MINIMUM[1]
+        return
+    stacked = rows.training + rows.transfer + rows.evaluation + rows.results
+    beside = max(rows.training, rows.transfer + rows.evaluation) + rows.results
+    assert (beside if rows.kind == "wide" else stacked) == height - 2
+    assert min(rows.training, rows.evaluation) >= 3
+    assert rows.transfer == 1 or rows.transfer >= 4
+    assert rows.results >= 5
+
+
+def _sizes() -> dict[str, tuple[View, View, View, View]]:
+    """Inner sizes of training, transfer, evaluation and results at the two sizes that everybody has."""
+    wide, stacked = arrange(120, 40), arrange(80, 24)
+    return {
+        "120x40": (View(56, wide.training - 2), View(56, wide.transfer - 2), View(56, wide.evaluation - 2), View(116, wide.results - 2)),
+        "80x24": (View(76, stacked.training - 2), View(76, 1), View(76, stacked.evaluation - 2), View(76, stacked.results - 2)),
+    }
+
+
+@pytest.mark.parametrize("size", ["120x40", "80x24"])
+def test_the_story_is_told_whole_at_both_sizes(size: str) -> None:
+    state = story.finished()
+    shown = "\n".join(
+        text(draw(state, view)) for draw, view in zip(PANELS.values(), _sizes()[size], strict=True)
+    )
+    for words in (
+        "step 5,329/20,000", "27 %", "19.5 Ktok/s scope?", "ETA 6 h 36", "1.62 s/step", "lr 2.9e-4", "loss 2.0065 ↓",
+        "saved ◆4000", "1,329 steps behind live", "3 of 10", "fizzbuzz", "30/30", "3.67", "6.83", "8.13", "binary_search",
+        "9.60", "linked_list_reverse", "2.93", "8.57", "3.333", "6.911", "8.767", "0.778", "1.111", "1.467", "+2.400¹",
+        "+4.578¹", "+6.689¹", "4.333", "1.778", "untestable", "previous result keeps no per-prompt values", "3 prompts",
+        "¹ Δ at 45 against 45 blocks",
+    ):  # fmt: skip
+        assert words in shown
+    figures = "\n".join(each for each in shown.splitlines() if re.search(r"\d\.\d{3}", each))
+    assert not re.search(r"[\d.]…", re.sub(r"[0-9a-f]{8}…", "", figures))
+
+
+def test_all_ten_caveats_stand_in_the_overview_at_120x40() -> None:
+    shown = text(draw_results(story.finished(), _sizes()["120x40"][3]))
+    assert len(re.findall("^[▲●] (?!vanilla|DDTree|τ)", shown, re.MULTILINE)) == 10
+
+
+def test_a_smaller_view_counts_the_caveats_that_it_hides() -> None:
+    assert "+9 more (5)" in text(draw_results(story.finished(), View(76, 7)))
+
+
+def _judged(verdict: str, delta: float | None, severity: str = "warn", scope: str = "") -> State:
+    state = story.finished()
+    comparison = state.results.comparison
+    assert comparison is not None
+    rows = tuple(replace(row, delta=delta) for row in comparison.rows)
+    finding = Finding("CODE", severity, "a sentence.", (1, 2), scope=scope)  # type: ignore[arg-type]
+    changed = replace(comparison, verdict=verdict, rows=rows, why=("because",), blocks=None)  # type: ignore[arg-type]
+    return replace(state, results=replace(state.results, comparison=changed, caveats=(finding,)))
+
+
+def _roles(drawing: Drawing, part: str) -> set[str]:
+    return {role for each in drawing.lines for piece, role in each if part in piece}
+
+
+def test_a_withheld_difference_is_a_word_and_the_true_values_stay() -> None:
+    drawing = draw_results(_judged("not comparable", None, "block"), View(116, 18))
+    assert _roles(drawing, "n/c") == {"block"}
+    assert "3.333" in text(drawing) and "0.778" in text(drawing)
+    assert "+2.4" not in text(drawing)
+
+
+def test_a_value_that_can_not_be_believed_is_void_and_raw_only_in_the_detail() -> None:
+    state = _judged("not comparable", None, "void")
+    assert "3.333" not in text(draw_results(state, View(116, 18)))
+    assert "void" in text(draw_results(state, View(116, 18)))
+    assert "3.333" in text(draw_results(state, View(116, 36, zoomed=True)))
+
+
+def test_a_void_prompt_voids_its_own_row_only() -> None:
+    shown = text(draw_results(_judged("inconclusive", 1.0, "void", "fizzbuzz"), View(116, 36, zoomed=True)))
+    assert "3.333" in shown
+    assert re.search(r"fizzbuzz +30 +void +void +void", shown)
+    assert re.search(r"binary_search +30 +3.400", shown)
+
+
+@pytest.mark.parametrize(("verdict", "delta", "role"), [("better", 1.0, "better"), ("worse", -1.0, "worse"), ("inconclusive", 1.0, "strong"), ("untestable", 1.0, "strong")])
+def test_only_a_verdict_that_is_believed_has_a_colour(verdict: str, delta: float, role: str) -> None:
+    drawing = draw_results(_judged(verdict, delta), View(116, 18))
+    assert _roles(drawing, "1.000") == {role}
+
+
+def test_a_difference_inside_the_noise_says_about() -> None:
+    assert "≈ +0.120" in text(draw_results(_judged("inside noise", 0.12), View(116, 18)))
+
+
+def test_every_caveat_opens_to_its_code_values_evidence_and_key() -> None:
+    state = story.finished()
+    seen = ""
+    items = draw_results(state, View(116, 36, zoomed=True)).items
+    for cursor in range(items):
+        seen += text(draw_results(state, View(116, 36, zoomed=True, focused=True, cursor=cursor)))
+    for finding in state.results.caveats:
+        assert finding.code in seen
+        for source in finding.evidence:
+            assert str(source) in seen
+    assert "c Make the missing hidden states" in seen
+
+
+def test_the_copied_table_holds_every_figure_and_caveat() -> None:
+    state = story.finished()
+    copied = as_markdown(state.results)
+    assert copied is not None
+    assert "| vanilla top-1 | 3.333 | 0.778 | +2.400¹ |" in copied
+    assert all(finding.sentence in copied for finding in state.results.caveats)
+
+
+def _hostile() -> State:
+    state = story.running()
+    named = Evaluation(**{**state.results.current.__dict__, "name": HOSTILE, "training": HOSTILE, "step": None})  # type: ignore[union-attr]
+    finding = Finding("X", "warn", HOSTILE, (HOSTILE,), scope=HOSTILE)
+    return replace(
+        state,
+        training=replace(state.training, name=HOSTILE, log=(HOSTILE,) * 9),
+        transfer=replace(state.transfer, name=HOSTILE, step=None, route=(HOSTILE, HOSTILE), error=HOSTILE),
+        evaluation=replace(state.evaluation, host=HOSTILE, error=HOSTILE, plan=(HOSTILE,), log=(HOSTILE,), run_dir=HOSTILE),
+        results=replace(state.results, current=named, previous=replace(named), caveats=(finding,)),
+    )
+
+
+@pytest.mark.parametrize("name", PANELS)
+@pytest.mark.parametrize("zoomed", [False, True])
+def test_no_control_character_of_a_remote_text_gets_into_a_drawing(name: str, zoomed: bool) -> None:
+    shown = text(PANELS[name](_hostile(), View(90, 30, zoomed=zoomed)))
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", shown)
+    assert "[bold]" in shown  # markup is shown as the text that it is
+    assert "[bold]" in text(Drawing((draw_header(_hostile(), 1, 160),)))
+
+
+def _log(*lines: str) -> State:
+    reading = Fold()
+    for line in LineSplitter().feed("".join(f"{each}\n" for each in lines).encode(), story.NOW):
+        reading.add(line)
+    return story.folded((happened.Ticked(story.NOW), TrainingProgressed(reading.snapshot(story.NOW), lines)))
+
+
+def test_a_loss_that_is_no_number_is_said_with_its_step() -> None:
+    state = _log("step=10/100 loss=2.0", "step=11/100 loss=nan")
+    assert "loss is not a number since step 11" in text(draw_training(state, View(56, 16)))
+
+
+def test_a_training_without_a_total_shows_no_bar_and_no_share() -> None:
+    shown = text(draw_training(_log("step=10 loss=2.0"), View(56, 16)))
+    assert "step 10" in shown
+    assert "%" not in shown
+
+
+def test_a_checkpoint_being_written_is_told_apart_from_the_newest_complete_one() -> None:
+    state = story.finished()
+    (complete,) = state.training.checkpoints
+    saving = replace(complete, step=5000, path="/workspace/checkpoints/step_5000/checkpoint.pt", completeness="saving", reason="3.1 of 15.5 GB")
+    state = replace(state, training=replace(state.training, checkpoints=(complete, saving)))
+    shown = text(draw_training(state, View(76, 4)))
+    assert "saved ◆4000" in shown
+    assert "saving 5000" in shown
+    assert "3.1 of 15.5 GB" in text(draw_training(state, View(116, 36, zoomed=True)))
+
+
+@pytest.mark.parametrize(("silence", "word"), [(1, "● live"), (200, "◐ stale"), (700, "✖ presumed dead, silent 11 min")])
+def test_silence_becomes_stale_and_then_presumed_dead(silence: float, word: str) -> None:
+    state = story.folded((happened.Ticked(story.NOW - 2 + silence),), story.finished())
+    assert word in draw_header(state, 1, 120).plain
+
+
+def test_the_header_names_the_lost_link_and_how_old_the_data_is() -> None:
+    shown = draw_header(story.lost(), 1, 120).plain
+    assert "○ reconnecting" in shown
+    assert "92 s ago" in shown
+    assert "connection reset by peer" in text(draw_training(story.lost(), View(56, 16)))
+
+
+@given(st.integers(1, 250), st.integers(1, 5))
+def test_the_header_never_overflows(width: int, view: int) -> None:
+    for state in STATES.values():
+        assert draw_header(state(), view, width).width <= width
+
+
+def test_a_failed_plan_shows_its_sentence_whole_at_both_sizes() -> None:
+    for view in (View(56, 10), View(76, 4)):
+        shown = " ".join(text(draw_evaluation(story.failed(), view)).split())
+        assert "3.1 GB free, 15.5 GB needed; free space there or point evaluation.root elsewhere" in shown
+
+
+def test_an_empty_start_says_which_key_does_what_next() -> None:
+    state = State(training=TrainingPane(name="slammed5", host="ct200"))
+    assert "ct200" in text(draw_training(state, View(56, 16)))
+    state = story.folded(story.training())
+    assert "e evaluates step 4000" in text(draw_evaluation(state, View(56, 10)))
+    assert "t fetches step 4000 · 15.5 GB" in text(draw_transfer(state, View(56, 4)))
