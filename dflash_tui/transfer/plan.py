@@ -14,6 +14,7 @@ from dflash_tui.transfer.record import Identity, read_records
 from dflash_tui.transfer.verify import sha256
 
 _PART = re.compile(r"\.[0-9a-f]{8}\.part")
+_ANY_PART = re.compile(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.part")
 _NAME_ROOM = 120
 
 
@@ -38,7 +39,7 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """`total` bytes of all files; `free` bytes and inodes at the destination. Hosts are named as in the configuration."""
+    """`total` bytes of all files; `free` bytes and inodes at the destination. Hosts go by their names."""
 
     source: str
     destination: str
@@ -172,6 +173,12 @@ async def already_there(plan: TransferPlan, file: PlannedFile, source: Host, des
             "move it away or name another folder"
         )
     return here
+
+
+def is_part_of(entry: str, name: str) -> bool:
+    """Whether an entry of a folder is a piece of something that wanted `name` there."""
+    stem = f".{name[:_NAME_ROOM]}"
+    return entry.startswith(stem) and _ANY_PART.fullmatch(entry, len(stem)) is not None
 
 
 async def _with_part(plan: TransferPlan, file: PlannedFile, destination: Host) -> PlannedFile:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, ReadShort
-from dflash_tui.transfer.errors import NoSpace, SourceChanged, TransferCorrupt, TransferCut, TransferError
-from dflash_tui.transfer.plan import PlannedFile, TransferPlan, already_there
+from dflash_tui.transfer.errors import SourceChanged, TransferCorrupt, TransferCut, TransferError
+from dflash_tui.transfer.plan import PlannedFile, TransferPlan, already_there, is_part_of
 from dflash_tui.transfer.progress import Meter, TransferProgress
 from dflash_tui.transfer.publish import publish
 from dflash_tui.transfer.record import Identity, Recorded, read_records, write_records
@@ -57,8 +57,8 @@ async def move(
 ) -> Moved:
     """Carry out a plan. A final name appears only when the size and the SHA-256 at both ends agree.
 
-    After a cut it goes on where the proven bytes end, at most `tries` times in a row without new bytes, with pauses of
-    `pause` seconds doubling up to half a minute. Raises TransferCut, TransferCorrupt, SourceChanged, NoSpace,
+    After a cut it goes on where the proven bytes end, until `tries` attempts in a row brought no byte further, with
+    pauses of `pause` seconds doubling up to half a minute. Raises TransferCut, TransferCorrupt, SourceChanged, NoSpace,
     DestinationTaken, TransferError.
     """
     began = time.monotonic()
@@ -112,7 +112,7 @@ class _OneFile:
                 self.attempts += 1
                 self._meter.attempt(self.attempts, str(cut))
                 await asyncio.sleep(min(pause * 2**fruitless, _LONGEST_PAUSE))
-            except (TransferCorrupt, SourceChanged, NoSpace):
+            except TransferError:
                 await self._clear()
                 raise
 
@@ -125,7 +125,7 @@ class _OneFile:
         if self._plan.same_host:
             await self._remove(self._part)
             self._how = await place(self._source, self._path, self._part, self._file.size)
-            self._meter.add(read=self._file.size, written=self._file.size)
+            self._meter.at(self._before + self._file.size, self._before + self._file.size)
         else:
             await self._stream()
         self._meter.phase("verifying")
@@ -133,6 +133,7 @@ class _OneFile:
         await self._check_source()
         self._meter.phase("publishing")
         await publish(self._destination, self._part, self._final, self._file.size)
+        await self._remove_old_pieces()
         return found
 
     async def _stream(self) -> None:
@@ -215,6 +216,13 @@ class _OneFile:
         if found:
             await self._remove(self._part)
         return found
+
+    async def _remove_old_pieces(self) -> None:
+        """The name is given: pieces of what wanted it before, other versions of the source too, are of no more use."""
+        folder, name = posixpath.split(self._final)
+        for entry in await self._destination.list(folder):
+            if is_part_of(entry.name, name):
+                await self._remove(posixpath.join(folder, entry.name))
 
     async def _remove(self, path: str) -> None:
         await self._destination.run(["rm", "-f", path], check=False)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from dflash_tui.hosts.base import CommandFailed, Completed, Host, HostUnreachable, Process, ReadShort
 from dflash_tui.hosts.running import together
-from dflash_tui.transfer.errors import NoSpace, SourceChanged, TransferError
+from dflash_tui.transfer.errors import NoSpace, SourceChanged, TransferCut, TransferError
 from dflash_tui.transfer.progress import Meter
 
 BLOCK = 1 << 20
 """Positions to continue from are whole blocks: `dd` seeks and skips by them everywhere."""
 
+_T = TypeVar("_T")
+
+_STALL_SECONDS = 120.0
 _QUEUED = 8
 _MARK = 64 << 20
 
@@ -64,38 +68,44 @@ async def pump(
     ReadShort and HostUnreachable for a cut, SourceChanged for a file that grew, NoSpace, TransferError."""
     queue: asyncio.Queue[bytes] = asyncio.Queue(_QUEUED)
     skip = running.at // BLOCK
-    where = f"{source.name}:{path}"
+    where, there = f"{source.name}:{path}", f"{destination.name}:{part}"
     reading = ["dd", f"if={path}", f"bs={BLOCK}", f"skip={skip}"]
     writing = ["dd", f"of={part}", f"bs={BLOCK}", f"seek={skip}"]
 
     async def take(process: Process) -> None:
-        while data := await process.read(BLOCK):
+        while data := await _unless_stalled(process.read(BLOCK), where):
             running.update(data)
             if running.at > size:
-                raise SourceChanged(f"{where} grew beyond its {size:,} bytes while it was read: it is still being written")
+                raise SourceChanged(f"{where} grew beyond its {size:,} bytes: it is still being written; plan again")
             meter.add(read=len(data))
             await queue.put(data)
-        _judge_source(where, await process.wait())
+        _judge_source(where, await _unless_stalled(process.wait(), where))
         if running.at != size:
             raise ReadShort(f"{where} ended at {running.at:,} of {size:,} bytes")
         await queue.put(b"")
 
     async def give(process: Process) -> None:
         while data := await queue.get():
-            await process.write(data)
+            await _unless_stalled(process.write(data), there)
             meter.add(written=len(data))
         await process.close_stdin()
-        while await process.read():
-            pass
-        _judge_destination(f"{destination.name}:{part}", await process.wait())
+        _judge_destination(there, await _unless_stalled(process.wait(), there))
 
     try:
         async with destination.stream(writing, stdin=True) as into, source.stream(reading) as out:
             await together(take(out), give(into))
     except CommandFailed as error:
         # The writing `dd` ended early; its words say why.
-        _judge_destination(f"{destination.name}:{part}", Completed(error.status, b"", error.stderr))
+        _judge_destination(there, Completed(error.status, b"", error.stderr))
         raise
+
+
+async def _unless_stalled(step: Awaitable[_T], where: str) -> _T:
+    try:
+        async with asyncio.timeout(_STALL_SECONDS):
+            return await step
+    except TimeoutError:
+        raise TransferCut(f"{where}: no byte moved for {_STALL_SECONDS:.0f} s") from None
 
 
 def _judge_source(where: str, done: Completed) -> None:
