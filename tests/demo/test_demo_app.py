@@ -1,0 +1,72 @@
+"""The app over the demo, by keys alone: real trainer, real sockets, nothing patched."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from textual.pilot import Pilot
+
+from dflash_tui.console.state import State
+from dflash_tui.demo.session import DemoSession
+from dflash_tui.tui.app import DflashApp
+
+PATIENCE = 150.0
+
+
+async def until(pilot: Pilot[None], app: DflashApp, seen: Callable[[State], bool], what: str) -> State:
+    """Wait until the app shows a state; fails when an evaluation failed meanwhile."""
+    async with asyncio.timeout(PATIENCE):
+        while not seen(app.newest):
+            error = app.newest.evaluation.error
+            assert error is None, f"while waiting for {what}: {error}"
+            await pilot.pause(0.1)
+    return app.newest
+
+
+def screen_text(app: DflashApp) -> str:
+    """What the terminal shows now, line by line."""
+    width, height = app.size
+    return (
+        "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+        + f"\n{width}x{height}"
+    )
+
+
+async def test_from_start_to_the_results_row_by_keys_alone() -> None:
+    session = DemoSession()
+    app = DflashApp(connect=session.connect)
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, app, lambda s: "baseline" in s.results.pins, "the pinned baseline")
+            state = await until(pilot, app, lambda s: s.training.newest is not None, "a saved checkpoint")
+            assert state.training.progress is not None
+            assert state.training.progress.throughput is not None
+            await pilot.press("e")
+            await until(
+                pilot,
+                app,
+                lambda s: s.results.current is not None and s.results.current.step is not None,
+                "the results of a checkpoint",
+            )
+            await pilot.pause(0.6)
+            state = app.newest
+            assert state.results.current is not None
+            assert state.results.comparison is not None
+            step = state.results.current.step
+            assert step in {item.step for item in state.training.checkpoints}
+            assert state.transfer.step == step
+            assert state.transfer.sha256
+            shown = screen_text(app)
+            assert f"step {step}" in shown
+            assert f"{state.results.current.pooled.streak['top1']:.3f}" in shown
+            assert f"{state.results.comparison.delta['top1']:+.3f}" in shown
+            assert "trained at 32" in shown
+            for key, panel in (("2", "loss"), ("3", "sha256"), ("4", "fizzbuzz"), ("5", "DDTree b=64")):
+                await pilot.press(key)
+                await pilot.pause(0.3)
+                assert panel in screen_text(app), (key, panel)
+            await pilot.press("1", "b")
+            await until(pilot, app, lambda s: len(s.results.pins) == 2, "the pin")
+    finally:
+        await session.close()
