@@ -100,7 +100,7 @@ def build_parser() -> argparse.ArgumentParser:
     compare = command("compare", _offline("compare"), "compare two results, and say how far that can be believed")
     compare.add_argument("current", metavar="A", help="run id, pin name or result file")
     compare.add_argument("previous", metavar="B", help="run id, pin name or result file")
-    report = command("report", _offline("report"), "the Markdown report of a run")
+    report = command("report", _report, "the Markdown report of a run")
     report.add_argument("result", metavar="RUN", help="run id, pin name or result file")
     report.add_argument("--with", dest="others", metavar="RUN", action="append", default=[], help="shown beside it")
     report.add_argument("--against", metavar="BASELINE", help="run id, pin name or result file")
@@ -199,6 +199,24 @@ def _offline(name: str) -> Callable[[argparse.Namespace], int]:
         return NOT_COMPARABLE if kept.blocked(answer) else DONE
 
     return run
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    """The report of a run says where its training is now, when the config still watches that training."""
+    from dflash_tui.config import load_config
+    from dflash_tui.console.acts import headless, kept
+
+    store, path = open_store(arguments), config_path(arguments)
+    live = None
+    if path.exists() and kept.trained_as(store, arguments.result) == (config := load_config(path)).training.name:
+
+        async def look() -> dict[str, Any] | None:
+            async with open_console(config, store) as console:
+                return await headless.live_now(console)
+
+        live = asyncio.run(look())
+    _print(kept.report(store, arguments, live), arguments)
+    return DONE
 
 
 def _logs(arguments: argparse.Namespace) -> int:

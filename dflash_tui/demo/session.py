@@ -12,6 +12,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.acts.capture import capture
 from dflash_tui.console.acts.evaluate import Evaluated, evaluate
 from dflash_tui.console.acts.fetch import snapshot_of
+from dflash_tui.console.acts.shown import show
 from dflash_tui.console.answers import DemoAnswer, entry
 from dflash_tui.console.console import Console
 from dflash_tui.console.narration import narrator
@@ -73,6 +74,7 @@ async def baseline_first(console: Console, world: DemoWorld) -> Evaluated:
     """Evaluate the shipped drafter by the same act on the same anchors, and pin it."""
     done = await evaluate(console, preset="full", model=world.baseline, label="baseline drafter")
     console.store.pins.pin(BASELINE, Path(done.evaluation.path))
+    show(console, done.evaluation)
     return done
 
 
@@ -105,14 +107,16 @@ def _caveats(evaluation: Evaluation, baseline: Evaluation | None) -> tuple[Findi
 
 
 async def _next_checkpoint(console: Console, world: DemoWorld, after: int | None) -> int | None:
-    """Wait for a complete checkpoint newer than step `after`; None when the training has ended without one."""
+    """Wait for a complete checkpoint newer than step `after`, and for the training to log a step beyond it, as it has
+    when a person presses the key; None when the training has ended without one."""
     while True:
         running = world.trainer_running
         snapshot = await snapshot_of(console)
         steps = [
             item.step for item in snapshot.checkpoints if item.completeness == "complete" and item.step is not None
         ]
-        if steps and (after is None or steps[-1] > after):
+        live = snapshot.progress.step if snapshot.progress else None
+        if steps and (after is None or steps[-1] > after) and (not running or (live is not None and live > steps[-1])):
             return steps[-1]
         if not running:
             if failure := world.trainer_failure:

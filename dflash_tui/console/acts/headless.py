@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import evaluate as evaluating
@@ -21,6 +22,7 @@ from dflash_tui.console.answers import (
     entry,
 )
 from dflash_tui.console.console import Console
+from dflash_tui.hosts.base import HostError
 from dflash_tui.records.codec import to_data
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
@@ -104,6 +106,16 @@ async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAns
         present=done.present,
         asked=done.asked,
     )
+
+
+async def live_now(console: Console) -> dict[str, Any] | None:
+    """The training's newest logged step as it is now; None, and a notice, when it can't be read."""
+    try:
+        snapshot = await fetching.snapshot_of(console)
+    except HostError as error:
+        console.emit(happened.Noticed("warn", f"the training can't be read now: {error}"))
+        return None
+    return next((fact.value for fact in snapshot.facts if fact.kind == "train.live"), None)
 
 
 async def training_log(console: Console, arguments: argparse.Namespace) -> Logs:

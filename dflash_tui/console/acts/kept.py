@@ -86,12 +86,18 @@ def compare(store: Store, arguments: argparse.Namespace) -> Compared:
     )
 
 
-def report(store: Store, arguments: argparse.Namespace) -> ReportAnswer:
-    """The Markdown report of a run."""
+def trained_as(store: Store, reference: str) -> str | None:
+    """The training that an own run's checkpoint is of; None for imported results."""
+    evaluation = store.resolve(reference)
+    return evaluation.training if evaluation.origin == "run" else None
+
+
+def report(store: Store, arguments: argparse.Namespace, live_now: dict[str, Any] | None) -> ReportAnswer:
+    """The Markdown report of a run; `live_now` is the training's newest line, None when it was not read."""
     current = store.resolve(arguments.result)
     others = [store.resolve(other) for other in arguments.others]
     previous = store.resolve(arguments.against) if arguments.against else None
-    return ReportAnswer(markdown(current, others=others, previous=previous, live_now=None))
+    return ReportAnswer(markdown(current, others=others, previous=previous, live_now=live_now))
 
 
 COMMANDS: dict[str, Callable[[Store, argparse.Namespace], Any]] = {
@@ -101,7 +107,6 @@ COMMANDS: dict[str, Callable[[Store, argparse.Namespace], Any]] = {
     "import": import_result,
     "pin": pin,
     "compare": compare,
-    "report": report,
 }
 
 
