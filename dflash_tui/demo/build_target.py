@@ -27,9 +27,9 @@ from dflash_tui.demo.training import Course, Recipe, Row, init_from_target, read
 from dflash_tui.harness import rundir
 from dflash_tui.harness.capture import capture
 from dflash_tui.harness.drafter import Drafter
-from dflash_tui.records.requests import CaptureRequest
 from dflash_tui.harness.target import Target
 from dflash_tui.harness.transformer import Shape
+from dflash_tui.records.requests import CaptureRequest
 from dflash_tui.records.settings import DrafterSettings
 
 STAGES = ("text", "target", "rows", "baseline", "hidden-states")
@@ -169,7 +169,7 @@ def build_baseline(out: Path, by_id: dict[str, Task], steps: int) -> None:
     )
     init_from_target(drafter, model.state_dict(), LAYERS - 1, seed=0)
     names = [name for name in by_id if name not in EVALUATED or name in BASELINE_KNOWS]
-    recipe = Recipe(steps=steps, lr=1e-2, block_size=BASELINE_BLOCK)
+    recipe = Recipe(fall=steps, lr=1e-2, block_size=BASELINE_BLOCK)
     course = Course(drafter, borrowed(model, embedding, TAPS), read_rows(out / "rows.jsonl", names), recipe)
     for number in range(1, steps + 1):
         step = course.step()

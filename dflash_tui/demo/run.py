@@ -23,6 +23,9 @@ from dflash_tui.harness.target import Target
 REFUSALS = (DemoError, HarnessError, CheckpointError)
 """What a run can end with before its first step: one sentence, naming the file."""
 
+FALL = 400
+"""Steps in which the learning rate falls, however long the run: what is learned early should not depend on that."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -56,7 +59,7 @@ def train(run: Run, say: Callable[[str], None], started: float) -> None:
     drafter = load_drafter(run.init)
     settings = drafter.settings
     model, embedding = load_in_float(run.target)
-    recipe = Recipe(steps=run.steps, lr=run.lr, block_size=run.block_size, seed=run.seed)
+    recipe = Recipe(fall=FALL, lr=run.lr, block_size=run.block_size, seed=run.seed)
     course = Course(drafter, borrowed(model, embedding, settings.taps), read_rows(run.rows, EVALUATED), recipe)
     _write_train_args(run, settings.taps, settings.mask_token_id)
     size = sum(parameter.numel() for parameter in drafter.parameters())

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--target", type=Path, default=DATA / "target", help="target model folder")
     parser.add_argument("--init", type=Path, default=DATA / "baseline", help="drafter folder to start from")
     parser.add_argument("--rows", type=Path, default=DATA / "rows.jsonl", help="training rows")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--lr", type=float, default=5e-3)
     parser.add_argument("--block-size", type=int, default=32)
     parser.add_argument("--save-every", type=int, default=40, help="steps between checkpoints")

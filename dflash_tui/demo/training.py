@@ -45,10 +45,11 @@ def read_rows(path: Path, names: Sequence[str]) -> list[Row]:
 class Recipe:
     """What one training does.
 
-    Slot k of a block weighs exp(−(k − 1)/gamma); `lr` rises over `warmup` steps and falls by a cosine to a tenth.
+    Slot k of a block weighs exp(−(k − 1)/gamma); `lr` rises over `warmup` steps and falls by a cosine to a tenth in
+    `fall` steps, where it stays.
     """
 
-    steps: int
+    fall: int
     lr: float
     block_size: int
     gamma: float = 5.0
@@ -102,7 +103,7 @@ class Course:
             total += loss.item()
         torch.nn.utils.clip_grad_norm_(self.drafter.parameters(), 1.0)
         self.done += 1
-        fall = 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, self.done / recipe.steps)))
+        fall = 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(1.0, self.done / recipe.fall)))
         lr = recipe.lr * min(1.0, self.done / recipe.warmup) * fall
         for group in self.optimizer.param_groups:
             group["lr"] = lr

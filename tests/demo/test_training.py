@@ -195,9 +195,7 @@ def test_training_lowers_the_loss() -> None:
     torch.set_num_threads(1)
     drafter = load_drafter(DATA / "baseline")
     parts = borrowed(*load_in_float(DATA / "target"), drafter.settings.taps)
-    course = Course(
-        drafter, parts, read_rows(DATA / "rows.jsonl", EVALUATED), Recipe(steps=600, lr=5e-3, block_size=32)
-    )
+    course = Course(drafter, parts, read_rows(DATA / "rows.jsonl", EVALUATED), Recipe(fall=400, lr=5e-3, block_size=32))
     losses = [course.step().loss for _ in range(40)]
     assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
 
