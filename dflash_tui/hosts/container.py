@@ -25,7 +25,7 @@ _NOT_RUNNING = re.compile(
     r"|Configuration file '[^']*' does not exist"  # pct, on another node or destroyed
     r"|[Cc]ontainer \S+ is not running|No such container"  # docker
     r"|can only create exec sessions on running containers|no container with name or ID"  # podman
-    r"|instance is not running|Instance not found"  # incus, lxc
+    r"|[Ii]nstance is not running|Instance not found"  # incus, lxc
     r'|pods "[^"]*" not found|container not found|cannot exec into a container in a completed pod'  # kubectl
     r"|Invalid job id specified|Job/step already completing or completed"  # srun
 )

@@ -133,5 +133,3 @@ class Tail:
         """Stop collecting."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-
-

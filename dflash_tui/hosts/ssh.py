@@ -41,6 +41,9 @@ _SESSIONS = 6
 _OPENING_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Seconds to wait before a refused session is asked for again: sshd counts a closed one a little longer."""
 
+_NO_SUCH_SUBSYSTEM = 0xFFFFFFFF
+"""asyncssh's code for a session that was opened and whose request was refused."""
+
 _FILE_SECONDS = 30.0
 _BYTES_A_SECOND = 1 << 20
 _REAP = 5.0
@@ -85,7 +88,8 @@ class SshHost:
                     async with translated(self.name, "SFTP"), asyncio.timeout(_FILE_SECONDS):
                         self._sftp = await connection.start_sftp_client(path_errors="surrogateescape")
                 except HostUnreachable as error:
-                    if connection.is_closed() or not isinstance(error.__cause__, asyncssh.ChannelOpenError):
+                    cause = error.__cause__
+                    if not isinstance(cause, asyncssh.ChannelOpenError) or cause.code != _NO_SUCH_SUBSYSTEM:
                         raise
                     self._without_sftp = True
                 except HostError:

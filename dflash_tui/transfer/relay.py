@@ -126,9 +126,9 @@ class _OneFile:
             await self._remove(self._part)
             self._how = await place(self._source, self._path, self._part, self._file.size)
             self._meter.at(self._before + self._file.size, self._before + self._file.size)
+            self._meter.phase("verifying")
         else:
             await self._stream()
-        self._meter.phase("verifying")
         found = await self._verified()
         await self._check_source()
         self._meter.phase("publishing")
@@ -137,7 +137,8 @@ class _OneFile:
         return found
 
     async def _stream(self) -> None:
-        """Stream what is missing; the source's own hash is made beside it, while the file is in its cache."""
+        """Stream what is missing; the source's own hash is made beside it, while the file is in its cache. Ends in the
+        verifying phase."""
         offset = await self._proven()
         self._meter.at(self._before + offset, self._before + offset)
         hashing = asyncio.create_task(self._hash_source())

@@ -24,7 +24,7 @@ NAMES = [
     "plain.txt",
     "with space",
     " leading and trailing ",
-    "quote'd \"twice\" `back` $HOME \\n",
+    'quote\'d "twice" `back` $HOME \\n',
     "ünïcødé 火 🎛",
     "new\nline",
     "-rf",

@@ -1,0 +1,7 @@
+"""Fixtures of the host tests."""
+
+from __future__ import annotations
+
+from tests.sshd import sshd
+
+__all__ = ["sshd"]
