@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
@@ -35,7 +36,8 @@ class DflashApp(App[None]):
     """The console's face.
 
     `connect` runs after the first paint that shows all four panels (default: the console's own `start`); where it
-    returns a console, that one takes the place of `console`. `themes` are further folders of theme files.
+    returns a console, that one takes the place of `console`, so that making it may wait, too; until then `state` is
+    shown. `themes` are further folders of theme files.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")  # absolute: a subclass may lie elsewhere
@@ -52,6 +54,7 @@ class DflashApp(App[None]):
         console: ConsoleLike | None = None,
         connect: Connect | None = None,
         *,
+        state: State | None = None,
         theme: str = DEFAULT,
         themes: Sequence[Path] = (),
     ) -> None:
@@ -63,7 +66,7 @@ class DflashApp(App[None]):
             if no_color is not None:
                 os.environ["NO_COLOR"] = no_color
         self.session = console
-        self.newest = console.state if console is not None else State()
+        self.newest = console.state if console is not None else state or State()
         self._connect = connect
         self._stop_listening: Callable[[], None] | None = None
         self._resting: Timer | None = None
@@ -113,6 +116,7 @@ class DflashApp(App[None]):
             self.overview.call_after_refresh(self._painted)
             return
         self.first_paint()
+        gc.enable()  # it rested since `start.make_app`
         self._load_other_themes()
         if self.overview.focused is None:
             self.overview.panels["training"].focus()

@@ -35,27 +35,27 @@ One().run(headless=True, size=(120, 40))
 """
 APP = """
 from time import process_time
-from dflash_tui.tui.app import DflashApp
-class Ours(DflashApp):
-    def first_paint(self):
+from dflash_tui.tui.start import make_app
+def run(**options):
+    app = make_app(**options)
+    def painted():
         spent = process_time()
-        panels = self.overview.panels.values()
+        panels = app.overview.panels.values()
         assert all(panel.drawing.lines and panel.region.area for panel in panels), "a panel is not on the screen"
         report(spent)
-        self.exit()
+        app.exit()
+    app.first_paint = painted
+    app.run(headless=True, size=(120, 40))
 """
-DEMO = APP + "Ours().run(headless=True, size=(120, 40))\n"
+DEMO = APP + "run()\n"
 WATCH = f"""
 from pathlib import Path
 from dflash_tui.config import load_config
-from dflash_tui.console.console import Console
-from dflash_tui.results.store import Store
 {APP}
-async def main():
-    console = Console(load_config(Path(sys.argv[1]) / "config.toml"), Store(Path(sys.argv[1]) / "state"))
-    await Ours(console).run_async(headless=True, size=(120, 40))
-import asyncio
-asyncio.run(main())
+from dflash_tui.console.state import State, TrainingPane
+config = load_config(Path(sys.argv[1]) / "config.toml")
+state = State(training=TrainingPane(name=config.training.name, host=config.training.host))
+run(state=state)
 """
 REPORT = """
 import json, sys

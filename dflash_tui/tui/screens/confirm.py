@@ -20,6 +20,26 @@ DEAF = 0.3  # seconds in which the key that opened the question, still repeating
 class Confirm(ModalScreen[bool]):
     """Dismisses with True only for y."""
 
+    DEFAULT_CSS = """
+    Confirm {
+        align: center middle;
+        background: $role-background 60%;
+    }
+    Confirm #dialog {
+        border: round $role-focus;
+        background: $role-raised;
+        color: $role-foreground;
+        padding: 1 3;
+        width: auto;
+        max-width: 76;
+        height: auto;
+    }
+    Confirm Static {
+        width: auto;
+        max-width: 68;
+    }
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes"),
         Binding("n,escape,enter,q", "answer(False)", "Cancel"),

@@ -37,6 +37,30 @@ MEANING = {
 class Help(ModalScreen[None]):
     """Scrolls; esc, ? and q close it."""
 
+    DEFAULT_CSS = """
+    Help {
+        align: center middle;
+        background: $role-background 60%;
+    }
+    Help #dialog {
+        border: round $role-focus;
+        background: $role-raised;
+        color: $role-foreground;
+        padding: 0 1;
+        width: 96;
+        max-width: 96%;
+        height: auto;
+        max-height: 96%;
+        scrollbar-color: $role-border;
+        scrollbar-color-hover: $role-focus;
+        scrollbar-color-active: $role-focus;
+        scrollbar-background: $role-raised;
+        scrollbar-background-hover: $role-raised;
+        scrollbar-background-active: $role-raised;
+        scrollbar-size-vertical: 1;
+    }
+    """
+
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "Close")]
 
     def compose(self) -> ComposeResult:

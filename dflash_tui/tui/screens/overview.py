@@ -6,14 +6,12 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
-from textual.content import Content
 from textual.events import Resize
 from textual.screen import Screen
-from textual.widgets import Static
 
 from dflash_tui.console.state import State
 from dflash_tui.tui.actions import ACTIONS, Action
-from dflash_tui.tui.arrange import FOLDED, MINIMUM, arrange
+from dflash_tui.tui.arrange import FOLDED, arrange
 from dflash_tui.tui.widgets.evaluation import EvaluationPanel
 from dflash_tui.tui.widgets.header import Header
 from dflash_tui.tui.widgets.keybar import KeyBar
@@ -37,7 +35,6 @@ class Overview(Screen[None]):
         self._laid_out = (0, 0, "")
         self._header, self._keybar = Header(), KeyBar()
         self._upper, self._side = Container(id="upper"), Container(id="side")
-        self._tiny = Static("", id="tiny", markup=False)
         self.panels: dict[str, Panel] = {
             "training": TrainingPanel("training"),
             "transfer": TransferPanel("transfer"),
@@ -46,7 +43,7 @@ class Overview(Screen[None]):
         }
 
     def compose(self) -> ComposeResult:
-        """Header, panels, key bar, and the one line for terminals that are too small; sized before they are mounted."""
+        """Header, panels and key bar; sized before they are mounted."""
         self._lay_out(self.app.size.width, self.app.size.height)
         yield self._header
         with Container(id="body"):
@@ -57,7 +54,6 @@ class Overview(Screen[None]):
                     yield self.panels["evaluation"]
             yield self.panels["results"]
         yield self._keybar
-        yield self._tiny
 
     def on_resize(self, event: Resize) -> None:
         """Lay out again."""
@@ -118,8 +114,6 @@ class Overview(Screen[None]):
         self.set_class(rows.kind == "wide", "-wide")
         zoomed = self.shown != "overview"
         self.set_class(zoomed, "-zoomed")
-        notice = f"terminal is {width}x{height}; need {MINIMUM[0]}x{MINIMUM[1]} · q quit · headless: dflash-tui status"
-        self._tiny.update(Content(notice))
         given = {"training": rows.training, "transfer": rows.transfer, "evaluation": rows.evaluation, "results": rows.results}
         for name, panel in self.panels.items():
             panel.display = not tiny and (not zoomed or name == self.shown)

@@ -9,16 +9,18 @@ from textual.widget import Widget
 
 from dflash_tui.console.state import State
 from dflash_tui.records.finding import SEVERITIES
-from dflash_tui.tui.lines import EMPTY, GLYPHS, Line, column, cut, fit, fitting, line
+from dflash_tui.tui.arrange import MINIMUM, arrange
+from dflash_tui.tui.lines import EMPTY, GLYPHS, Line, column, cut, fit, fitting, line, wrapped
 from dflash_tui.tui.liveness import data_age, status, trip
-from dflash_tui.tui.widgets.paint import painted
+from dflash_tui.tui.widgets.paint import painted, painted_lines
 
 if TYPE_CHECKING:
     from textual.app import RenderResult
 
 
 class Header(Widget):
-    """One row; repaints when its text changed, which is at least once a second while ages grow."""
+    """One row, or the whole of a terminal that is too small; repaints when its text changed, once a second at least
+    while ages grow."""
 
     def __init__(self) -> None:
         super().__init__(id="header")
@@ -33,8 +35,16 @@ class Header(Widget):
 
     def render(self) -> RenderResult:
         """The line."""
+        width, height = self.app.size
+        if arrange(width, height).kind == "tiny":
+            return painted_lines(wrapped(too_small(width, height), max(1, width))[:height])
         self._line = draw_header(self._state, self._view, self.size.width)
         return painted(self._line)
+
+
+def too_small(width: int, height: int) -> Line:
+    """What is said instead of panels that would have no room."""
+    return line(f"terminal is {width}x{height}; need {MINIMUM[0]}x{MINIMUM[1]} · q quit · headless: dflash-tui status")
 
 
 def draw_header(state: State, view: int, width: int) -> Line:
