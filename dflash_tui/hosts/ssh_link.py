@@ -53,8 +53,15 @@ async def disconnect(connections: list[asyncssh.SSHClientConnection]) -> None:
             await asyncio.wait_for(connection.wait_closed(), 5)
 
 
-async def _connect(name: str, address: SshAddress, made: list[asyncssh.SSHClientConnection]) -> None:
+async def _connect(
+    name: str, address: SshAddress, made: list[asyncssh.SSHClientConnection], on_the_way: tuple[str, ...] = ()
+) -> None:
     import asyncssh
+
+    if address.host in on_the_way:
+        raise HostError(
+            f"{name}: the ProxyJump of {on_the_way[-1]} leads round to {address.host} again; mend ssh_config"
+        )
 
     seen: list[str] = []
 
@@ -68,9 +75,12 @@ async def _connect(name: str, address: SshAddress, made: list[asyncssh.SSHClient
         options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address))
         if options.tunnel and not isinstance(options.tunnel, str):
             raise HostError(f"{name}: the ProxyJump of {address.host} is not understood: {options.tunnel!r}")
-    for jump in options.tunnel.split(",") if options.tunnel else ():
-        # The jump's own Host section applies to it, its ProxyJump included only for the first of a list, as with ssh.
-        await _connect(name, replace(parse_target(jump), config=address.config), made)
+    if not made:
+        # The first jump of a list may be behind jumps of its own; the others are reached through the one before.
+        for jump in map(parse_target, options.tunnel.split(",") if options.tunnel else ()):
+            # `Host *` with a ProxyJump means every host but the jump itself.
+            if jump.host != address.host:
+                await _connect(name, replace(jump, config=address.config), made, (*on_the_way, address.host))
     with _connecting(name, address, seen):
         made.append(
             await asyncssh.connect(

@@ -113,6 +113,28 @@ async def test_a_configuration_names_host_user_port_key_and_jump(two: tuple[Sshd
     assert "gate" in str(error)
 
 
+async def test_a_jump_for_all_hosts_is_not_one_for_the_jump_itself(two: tuple[Sshd, Sshd], tmp_path: Path) -> None:
+    jump, behind = two
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host gate\n  Port {jump.port}\n  IdentityFile {jump.folder}/client_key\n"
+        f"  UserKnownHostsFile {jump.folder}/known_hosts\n"
+        f"Host ct129\n  Port {behind.port}\n  IdentityFile {behind.folder}/client_key\n"
+        f"  UserKnownHostsFile {behind.folder}/known_hosts\n"
+        f"Host *\n  User {getpass.getuser()}\n  HostName 127.0.0.1\n  ProxyJump gate\n"
+    )
+    host = SshHost("ct129", SshAddress("ct129", config=(str(config),), agent=False))
+    assert (await host.run(["echo", "there"])).text == "there\n"
+    await host.close()
+
+
+async def test_jumps_that_lead_round_are_a_sentence(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text("Host one\n  ProxyJump two\nHost two\n  ProxyJump one\n")
+    error = await _fails(SshAddress("one", config=(str(config),), agent=False))
+    assert "ProxyJump" in str(error)
+
+
 async def test_one_connection_serves_everything(sshd: Sshd) -> None:
     host = SshHost("x", sshd.address)
     ports = await asyncio.gather(*(host.run(["sh", "-c", "echo $SSH_CLIENT"]) for _ in range(6)))
