@@ -104,8 +104,11 @@ async def test_a_configuration_names_host_user_port_key_and_jump(two: tuple[Sshd
     host = SshHost("ct129", SshAddress("ct129", config=(str(config),), agent=False))
     done = await host.run(["sh", "-c", 'echo "$SSH_CONNECTION"'])
     assert str(behind.port) in done.text
-    assert len(host._connections) == 2
+    jump.stop()
+    with pytest.raises(HostUnreachable):
+        await host.run(["true"], timeout=20)
     await host.close()
+    jump.start()
 
     (jump.folder / "known_hosts").write_text("")
     error = await _fails(SshAddress("ct129", config=(str(config),), agent=False))
