@@ -22,6 +22,7 @@ from torch import Tensor
 from dflash_tui.demo.corpus import EVALUATED, Document, Task, documents, evaluation_documents, tasks
 from dflash_tui.demo.loading import borrowed, load_in_float
 from dflash_tui.demo.pretraining import Pretraining, answers_exactly, pretrain
+from dflash_tui.demo.run import REFUSALS
 from dflash_tui.demo.tokens import END, MASK, Tokenizer, learn, prompt_text
 from dflash_tui.demo.training import Course, Recipe, Row, init_from_target, read_rows
 from dflash_tui.harness import rundir
@@ -65,7 +66,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     torch.set_num_threads(1)
     given.out.mkdir(parents=True, exist_ok=True)
-    by_id = tasks()
+    try:
+        _build(given, tasks())
+    except REFUSALS as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+def _build(given: argparse.Namespace, by_id: dict[str, Task]) -> None:
     if "text" in given.stages:
         build_text(given.out, by_id)
     if "target" in given.stages:
@@ -76,7 +85,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         build_baseline(given.out, by_id, given.baseline_steps)
     if "hidden-states" in given.stages:
         build_hidden_states(given.out)
-    return 0
 
 
 def build_text(out: Path, by_id: dict[str, Task]) -> None:

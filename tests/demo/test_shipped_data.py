@@ -148,6 +148,15 @@ def test_three_prompts_have_hidden_states_from_the_start() -> None:
         assert header.identity["prompt_sha256"] == prompt.sha256
 
 
+def test_a_target_trained_too_little_to_answer_anything_ends_the_build_with_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stages = ["text", "target", "rows", "baseline"]
+    assert main([str(tmp_path), "--stages", *stages, "--target-steps", "2", "--rows-per-task", "1"]) == 1
+    assert f"{tmp_path / 'rows.jsonl'}: none of its 0 rows is of" in capsys.readouterr().err
+    assert len(read_structure(local_files(tmp_path / "target")).tensors) == len(_structure("target").tensors)
+
+
 def test_the_text_stage_makes_the_shipped_tokenizer_and_prompts(tmp_path: Path) -> None:
     assert main([str(tmp_path), "--stages", STAGES[0]]) == 0
     for name in ("prompts.jsonl", "target/tokenizer.json"):
