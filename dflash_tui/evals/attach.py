@@ -16,9 +16,9 @@ from dflash_tui.records.process import ExitRecord, ProgressRecord, RunState
 
 GROWING = ("progress.jsonl", "log.txt", "blocks.jsonl", "facts.jsonl")
 AT_THE_END = ("manifest.json", "capture.json", "process.json", "audit.json", "results.json", "exit.json")
-POLL_SECONDS = 0.5
+POLL_SECONDS = 1.0
 ASK_SECONDS = 15.0  # three missed heartbeats
-RETRY_SECONDS = 15.0
+RETRY_SECONDS = 3.0
 CHUNK = 4 << 20
 
 
@@ -65,7 +65,7 @@ class Attachment:
                 update = await self._look()
             except (HostUnreachable, ReadShort) as error:
                 emit(RunUpdate("running", lost_link=str(error)))
-                await asyncio.sleep(min(RETRY_SECONDS, POLL_SECONDS * 4))
+                await asyncio.sleep(RETRY_SECONDS)
                 continue
             now = asyncio.get_running_loop().time()
             if update.progress or update.blocks or update.log or update.state != "running":
