@@ -67,7 +67,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("top", ("home", "g"), "Top", "To the first line", "In a pane", palette=False),
     Action("bottom", ("end", "G"), "Bottom", "To the last line", "In a pane", palette=False),
     Action("follow", ("f",), "Follow", "Hold the log still, or follow it again", "In a pane", 7),
-    Action("copy", ("y",), "Copy", "Copy what the focused panel points at; a toast says what and where to", "In a pane", 8),
+    Action("copy", ("y",), "Copy", "Copy what the focused panel points at; it says what and where to", "In a pane", 8),
     Action("next-pane", ("tab",), "Next", "Focus the next panel", "In a pane", palette=False),
     Action("previous-pane", ("shift+tab",), "Previous", "Focus the previous panel", "In a pane", palette=False),
     Action("back", ("escape",), "Back", "One step back: dialog, then zoom", "The app", palette=False),

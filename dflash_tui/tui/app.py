@@ -23,6 +23,8 @@ from dflash_tui.tui.screens.overview import VIEWS, Overview
 from dflash_tui.tui.theme import DEFAULT, PLAIN, find_theme, load_themes, plain_theme, shipped_folder, textual_theme
 
 FLUSH_SECONDS = 0.25  # screens change at most four times a second
+FAR = 1_000_000  # lines: beyond either end of anything
+MOVES = {"up": -1, "down": 1, "page-up": -10, "page-down": 10, "top": -FAR, "bottom": FAR}
 RUNNING = ("planning", "running", "capturing")
 
 Connect = Callable[[], Awaitable["ConsoleLike | None"]]
@@ -180,15 +182,21 @@ class DflashApp(App[None]):
 
     # -- acting -----------------------------------------------------------------------------------------------------
 
-    async def action_do(self, id: str) -> None:
-        """Carry out an action of the registry."""
-        action = BY_ID[id]
+    async def action_do(self, name: str) -> None:
+        """Carry out an action of the registry: an act of the console, a view, a move in a panel, or a method here."""
+        action = BY_ID[name]
+        panel = self.overview.focused_panel
         if action.act:
             self._act(action)
-            return
-        done = getattr(self, f"do_{id.replace('-', '_')}")()
-        if done is not None:
-            await done
+        elif name in VIEWS:
+            self.overview.view(name)
+        elif name in MOVES:
+            if panel is not None:
+                panel.move(MOVES[name])
+        else:
+            done = getattr(self, f"do_{name.replace('-', '_')}")()
+            if done is not None:
+                await done
 
     def _act(self, action: Action) -> None:
         if not action.confirm:
@@ -203,7 +211,7 @@ class DflashApp(App[None]):
         self.push_screen(question, lambda yes: self._begin(action) if yes else None)
 
     def _begin(self, action: Action) -> None:
-        if self.session is None or self.connecting and action.act != "reconnect":
+        if self.session is None or (self.connecting and action.act != "reconnect"):
             self.notify("not connected yet", severity="warning", markup=False)
             return
         options = dict(action.options)
@@ -224,26 +232,6 @@ class DflashApp(App[None]):
         words = [word for word in (current.training or "", step, current.preset or "") if word]
         return "-".join(words) or current.name
 
-    def do_overview(self) -> None:
-        """All four panels together."""
-        self.overview.view("overview")
-
-    def do_training(self) -> None:
-        """The training, full screen."""
-        self.overview.view("training")
-
-    def do_transfer(self) -> None:
-        """The transfer, full screen."""
-        self.overview.view("transfer")
-
-    def do_evaluation(self) -> None:
-        """The evaluation, full screen."""
-        self.overview.view("evaluation")
-
-    def do_results(self) -> None:
-        """The results, full screen."""
-        self.overview.view("results")
-
     def do_zoom(self) -> None:
         """The focused panel full screen, and back."""
         panel = self.overview.focused_panel
@@ -255,35 +243,6 @@ class DflashApp(App[None]):
     def do_back(self) -> None:
         """Out of the zoom; dialogs close themselves."""
         self.overview.view("overview")
-
-    def _move(self, by: int) -> None:
-        panel = self.overview.focused_panel
-        if panel is not None:
-            panel.move(by)
-
-    def do_up(self) -> None:
-        """One line up."""
-        self._move(-1)
-
-    def do_down(self) -> None:
-        """One line down."""
-        self._move(1)
-
-    def do_page_up(self) -> None:
-        """One page up."""
-        self._move(-10)
-
-    def do_page_down(self) -> None:
-        """One page down."""
-        self._move(10)
-
-    def do_top(self) -> None:
-        """To the first line."""
-        self._move(-1_000_000)
-
-    def do_bottom(self) -> None:
-        """To the last line."""
-        self._move(1_000_000)
 
     def do_follow(self) -> None:
         """Hold the log or follow it again."""
@@ -304,7 +263,9 @@ class DflashApp(App[None]):
         place = await copy(text, os.environ, self.copy_to_clipboard)
         head, _, rest = text.partition("\n")
         size = f" and {rest.count(chr(10)) + 1} more lines" if rest else ""
-        self.notify(f"{clean(head[:60])}{'…' if len(head) > 60 else ''}{size}\nto {place}", title="copied", markup=False)
+        self.notify(
+            f"{clean(head[:60])}{'…' if len(head) > 60 else ''}{size}\nto {place}", title="copied", markup=False
+        )
 
     def do_next_pane(self) -> None:
         """Focus the next panel."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dflash_tui.tui.formats import tick
@@ -115,13 +114,13 @@ def _plot(
         before = None if x in gaps else (x, y(end))
 
 
-def _join(column: object, one: tuple[int, int], other: tuple[int, int]) -> None:
+def _join(column: Callable[[int, int, int], None], one: tuple[int, int], other: tuple[int, int]) -> None:
     (x0, y0), (x1, y1) = one, other
     previous = y0
     for x in range(x0 + 1, x1 + 1):
         here = round(y0 + (y1 - y0) * (x - x0) / (x1 - x0))
         step = 1 if here > previous else -1
-        column(x, previous + step if here != previous else here, here)  # type: ignore[operator]
+        column(x, previous + step if here != previous else here, here)
         previous = here
 
 
@@ -138,11 +137,3 @@ def _ticks(low: float, high: float, height: int, width: int) -> tuple[str, ...]:
 def _columns(marks: Mapping[float, str], first: float, last: float, scale: float) -> dict[int, str]:
     inside = {place: label for place, label in marks.items() if first <= place <= last}
     return {round((place - first) * scale) // 2: label for place, label in sorted(inside.items())}
-
-
-def newest(values: Sequence[float], positions: Sequence[float], span: float) -> tuple[list[float], list[float]]:
-    """The points of the last `span` of positions, for a window that follows the end."""
-    if not positions:
-        return [], []
-    start = bisect_right(positions, positions[-1] - span)
-    return list(values[start:]), list(positions[start:])

@@ -56,6 +56,6 @@ def highlighted(content: Line, width: int) -> Line:
 
 
 def limited(drawing: Drawing, view: View) -> Drawing:
-    """The drawing inside its view: panels set their lines for the width they get, and this keeps what even the narrowest
-    form of a line can't from running over."""
+    """The drawing inside its view: panels set their lines for the width they get, and where even the narrowest form of
+    a line is too wide, this keeps it from running over."""
     return replace(drawing, lines=tuple(cut(each, view.width) for each in drawing.lines[: view.height]))

@@ -1,9 +1,8 @@
-"""Numbers for people: streaks, counts, bytes, rates, ages, times to come. Pure; widths are kept where columns need them."""
+"""Numbers for people: streaks, counts, bytes, rates, ages, times to come; of a fixed width where columns need it."""
 
 from __future__ import annotations
 
 import math
-from datetime import datetime, timezone
 
 ABSENT = "—"
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
@@ -140,7 +139,7 @@ def learning_rate(value: float | None) -> str:
 
 
 def tick(value: float, width: int) -> str:
-    """An axis label of exactly `width` cells (at least 5): plain where that is exact enough, SI where it is too wide."""
+    """An axis label of exactly `width` cells (at least 5): plain where that is exact enough, else SI."""
     size = abs(value)
     if value and (size >= 10_000 or size < 0.001):
         number, prefix = scaled(value) if size >= 1 else (f"{value:.0e}".replace("e-0", "e-"), "")
@@ -149,11 +148,6 @@ def tick(value: float, width: int) -> str:
         decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 1 else 3
         text = f"{value:.{decimals}f}"
     return f"{text[:width]:>{width}}"
-
-
-def clock(at: float | None) -> str:
-    """A POSIX time as UTC, to the minute: 2026-05-21 09:36 UTC."""
-    return ABSENT if at is None else datetime.fromtimestamp(at, timezone.utc).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def short_hash(digest: str | None) -> str:

@@ -36,7 +36,7 @@ def _visible(letter: str) -> str:
     if letter.isprintable():
         return letter
     code = ord(letter)
-    if code == 9 or letter.isspace() and code > 0x20:
+    if code == 9 or (letter.isspace() and code > 0x20):
         return " "
     if code < 0x20:
         return chr(0x2400 + code)
@@ -77,9 +77,9 @@ def line(*parts: Part) -> Line:
         if isinstance(part, Line):
             pieces.extend(part.pieces)
         else:
-            text, role = (part, "") if isinstance(part, str) else part
-            if text:
-                pieces.append((clean(text), role))
+            piece: tuple[str, Role] = (part, "") if isinstance(part, str) else part
+            if piece[0]:
+                pieces.append((clean(piece[0]), piece[1]))
     return Line(tuple(pieces))
 
 
@@ -182,11 +182,6 @@ def bar(done: float, total: float, width: int) -> Line:
     full, half = divmod(halves, 2)
     head = "━" * full + ("╸" if half else "")
     return line((head, "bar"), ("─" * (width - len(head)), "track"))
-
-
-def severity_mark(severity: Severity, word: bool = False) -> Line:
-    """A severity as its glyph, and its word where there is room."""
-    return line((GLYPHS[severity], severity), f" {WORDS[severity]}" if word else "")
 
 
 def _first_cells(text: str, room: int) -> str:

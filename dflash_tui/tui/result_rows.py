@@ -15,6 +15,7 @@ from dflash_tui.tui.lines import EMPTY, GLYPHS, WORDS, Line, Role, line
 
 LABELS = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8", "tau": "τ = top-1 + 1"}
 TREE = 64  # the budget that stands in the overview
+Figure = Callable[[Score], float | None]
 PREVIOUS = "Previous result:"  # how comparisons begin a sentence about the other side
 
 
@@ -34,54 +35,48 @@ class MetricRow:
 
 def metric_rows(pane: ResultsPane, everything: bool = False) -> list[MetricRow]:
     """Top-1, top-4, top-8, τ and DDTree at a budget of 64; `everything` adds the other budgets and full blocks."""
-    current = pane.current
-    if current is None:
+    if pane.current is None:
         return []
-    void = is_void(pane)
-    compared = {row.metric: row for row in pane.comparison.rows} if pane.comparison is not None else {}
-    rows: list[MetricRow] = []
-    for metric in METRICS:
-        row = compared.get(metric)
-        delta, role = _delta(pane, row.delta if row is not None else None, _streak(current, metric), _streak(pane.previous, metric))
-        rows.append(
-            MetricRow(
-                LABELS[metric],
-                _shown(_streak(current, metric), void),
-                "" if void else _interval(current, lambda score, metric=metric: score.streak.get(metric)),
-                _shown(_streak(pane.previous, metric)),
-                delta,
-                role,
-                bool(delta) and delta != WORDS["block"] and _other_blocks(pane),
-            )
-        )
-    spread = "" if void else _interval(current, lambda score: score.tau)
-    rows.append(_plain_row(LABELS["tau"], current.pooled.tau, pane.previous.pooled.tau if pane.previous else None, spread, void))
-    for budget in BUDGETS if everything else (TREE,):
-        one = current.pooled.ddtree.get(str(budget))
-        other = pane.previous.pooled.ddtree.get(str(budget)) if pane.previous else None
-        if one is not None or other is not None:
-            spread = "" if void else _interval(current, lambda score, budget=budget: score.ddtree.get(str(budget)))
-            rows.append(_plain_row(f"DDTree b={budget}", one, other, spread, void))
-    if everything and current.pooled.full_block_rate is not None:
-        other = pane.previous.pooled.full_block_rate if pane.previous else None
-        rows.append(
-            MetricRow(
-                "full blocks",
-                "void" if void else formats.percent(current.pooled.full_block_rate, 1).strip(),
-                "",
-                formats.ABSENT if other is None else formats.percent(other, 1).strip(),
-                "",
-                "",
-            )
-        )
+    figures: list[tuple[str, Figure]] = [(LABELS[metric], _streak(metric)) for metric in METRICS]
+    figures.append((LABELS["tau"], _tau))
+    figures += [(f"DDTree b={budget}", _tree(budget)) for budget in (BUDGETS if everything else (TREE,))]
+    rows = [_row(pane, label, of, METRICS[i] if i < len(METRICS) else None) for i, (label, of) in enumerate(figures)]
+    rows = [
+        row for row in rows if not row.label.startswith("DDTree b") or {row.current, row.previous} != {formats.ABSENT}
+    ]
+    if everything and pane.current.pooled.full_block_rate is not None:
+        rows.append(MetricRow("full blocks", _share(pane.current, is_void(pane)), "", _share(pane.previous), "", ""))
     return rows
 
 
-def _plain_row(label: str, one: float | None, other: float | None, spread: str, void: bool) -> MetricRow:
-    return MetricRow(label, _shown(one, void), spread, _shown(other), "", "")
+def _row(pane: ResultsPane, label: str, of: Figure, metric: str | None) -> MetricRow:
+    current, previous, void = pane.current, pane.previous, is_void(pane)
+    one = of(current.pooled) if current is not None else None
+    other = of(previous.pooled) if previous is not None else None
+    delta, role = _delta(pane, metric, one, other)
+    spread = "" if void or current is None else _interval(current, of)
+    marked = bool(delta) and delta != WORDS["block"] and _other_blocks(pane)
+    return MetricRow(label, _shown(one, void), spread, _shown(other), delta, role, marked)
 
 
-def _interval(evaluation: Evaluation, of: Callable[[Score], float | None]) -> str:
+def _streak(metric: str) -> Figure:
+    return lambda score: score.streak.get(metric)
+
+
+def _tree(budget: int) -> Figure:
+    return lambda score: score.ddtree.get(str(budget))
+
+
+def _tau(score: Score) -> float | None:
+    return score.tau
+
+
+def _share(side: Evaluation | None, void: bool = False) -> str:
+    rate = side.pooled.full_block_rate if side is not None else None
+    return formats.ABSENT if rate is None else WORDS["void"] if void else formats.percent(rate, 1).strip()
+
+
+def _interval(evaluation: Evaluation, of: Figure) -> str:
     """Of the value that stands beside it: the shown result's, which may be another than the compared part of it."""
     values = [value for score in evaluation.per_prompt.values() if (value := of(score)) is not None]
     return formats.interval(interval(values))
@@ -91,21 +86,18 @@ def _shown(value: float | None, void: bool = False) -> str:
     return WORDS["void"] if void and value is not None else formats.streak(value)
 
 
-def _streak(side: Evaluation | None, metric: str) -> float | None:
-    return None if side is None else side.pooled.streak.get(metric)
-
-
-def _delta(pane: ResultsPane, delta: float | None, one: float | None, other: float | None) -> tuple[str, Role]:
+def _delta(pane: ResultsPane, metric: str | None, one: float | None, other: float | None) -> tuple[str, Role]:
+    """What stands under Δ, and its role: hue only for a verdict that is believed."""
     comparison = pane.comparison
-    if comparison is None or one is None or other is None:
+    row = next((each for each in comparison.rows if each.metric == metric), None) if comparison is not None else None
+    if comparison is None or row is None or one is None or other is None:
         return "", ""
-    if delta is None:
+    if row.delta is None:
         return WORDS["block"], "block"
     if comparison.verdict == "inside noise":
-        return f"≈ {formats.signed(delta)}", ""
+        return f"≈ {formats.signed(row.delta)}", ""
     believed = comparison.verdict in ("better", "worse")
-    role: Role = ("better" if delta > 0 else "worse" if delta < 0 else "") if believed else ""
-    return formats.signed(delta), role
+    return formats.signed(row.delta), ("better" if row.delta > 0 else "worse") if believed and row.delta else ""
 
 
 def _other_blocks(pane: ResultsPane) -> bool:
@@ -184,7 +176,10 @@ def measured(evaluation: Evaluation) -> str:
 
 def what(evaluation: Evaluation) -> str:
     """A result in few words: step 4000 · full."""
-    parts = [formats.step_name(evaluation.step) if evaluation.step is not None else evaluation.name, evaluation.preset or ""]
+    parts = [
+        formats.step_name(evaluation.step) if evaluation.step is not None else evaluation.name,
+        evaluation.preset or "",
+    ]
     return " · ".join(part for part in parts if part)
 
 

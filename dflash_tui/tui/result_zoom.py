@@ -107,8 +107,18 @@ def _about_metric(pane: ResultsPane, row: MetricRow) -> tuple[Line, ...]:
     if pane.comparison is not None and row.delta == WORDS["block"]:
         lines.append(line(("Δ withheld: ", "muted"), "; ".join(pane.comparison.why)))
     elif pane.comparison is not None and row.delta:
-        paired = {"anchors": "block by block", "prompts": "prompt by prompt", "none": "by nothing: a difference of two means"}
-        lines.append(line(("paired ", "muted"), paired[pane.comparison.pairing], (f"; {footnote(pane).lstrip('¹ ')}" if row.mark else "", "")))
+        paired = {
+            "anchors": "block by block",
+            "prompts": "prompt by prompt",
+            "none": "by nothing: a difference of two means",
+        }
+        lines.append(
+            line(
+                ("paired ", "muted"),
+                paired[pane.comparison.pairing],
+                (f"; {footnote(pane).lstrip('¹ ')}" if row.mark else "", ""),
+            )
+        )
     if row.interval:
         lines.append(line(("95 % ", "muted"), "Student t over prompt means: n is the number of prompts, not of blocks"))
     for side, result in (("current", pane.current), ("previous", pane.previous)):
@@ -130,7 +140,9 @@ def _prompts(pane: ResultsPane, width: int) -> list[_Item]:
     for prompt, mine, other in rows:
         void = is_void(pane, prompt)
         mark = line((GLYPHS["void"], "void"), " ") if void else line("  ")
-        cells = mark + column(prompt, name) + column(f"{mine.blocks}" if mine else formats.ABSENT, 8, "muted", right=True)
+        cells = (
+            mark + column(prompt, name) + column(f"{mine.blocks}" if mine else formats.ABSENT, 8, "muted", right=True)
+        )
         for metric in METRICS:
             cells += column("void" if void and mine else _streak(mine, metric), 9, right=True)
         cells += column("void" if void and mine else formats.streak(mine.tau if mine else None), 9, right=True)
@@ -139,7 +151,9 @@ def _prompts(pane: ResultsPane, width: int) -> list[_Item]:
                 cells += column(_streak(other, metric), 13 if index == 0 else 9, "muted", right=True)
         elif width >= name + 55:
             cells += column(formats.streak(mine.ddtree.get("64") if mine else None), 9, right=True)
-        items.append(_Item(cells, _about_prompt(prompt, mine, other), "\t".join([prompt, *(_streak(mine, m) for m in METRICS)])))
+        items.append(
+            _Item(cells, _about_prompt(prompt, mine, other), "\t".join([prompt, *(_streak(mine, m) for m in METRICS)]))
+        )
     return items
 
 
@@ -155,7 +169,9 @@ def _about_prompt(prompt: str, mine: Score | None, other: Score | None) -> tuple
             continue
         trees = "  ".join(f"b={budget} {value:.3f}" for budget, value in score.ddtree.items())
         streaks = "  ".join(f"top-{metric[3:]} {_streak(score, metric)}" for metric in METRICS)
-        lines.append(line((f"{side:<9}", "muted"), f"{streaks}  τ {score.tau:.3f}  {formats.plural(score.blocks, 'block')}"))
+        lines.append(
+            line((f"{side:<9}", "muted"), f"{streaks}  τ {score.tau:.3f}  {formats.plural(score.blocks, 'block')}")
+        )
         if trees:
             lines.append(line((f"{'':<9}DDTree ", "muted"), trees))
     return tuple(lines)
@@ -171,7 +187,9 @@ def _caveats(pane: ResultsPane, width: int) -> list[_Item]:
 
 def _about_caveat(finding: Finding) -> tuple[Line, ...]:
     lines = [
-        line((f"{GLYPHS[finding.severity]} {WORDS[finding.severity]}", finding.severity), "  ", (finding.code, "strong")),
+        line(
+            (f"{GLYPHS[finding.severity]} {WORDS[finding.severity]}", finding.severity), "  ", (finding.code, "strong")
+        ),
         line(finding.sentence),
         line(("values    ", "muted"), ", ".join(str(value) for value in finding.values)),
     ]

@@ -14,8 +14,8 @@ def refusal() -> str | None:
     if not missing:
         return None
     return (
-        f"dflash-tui: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not a terminal, so there is nothing "
-        "to draw on or no keys to read; use the headless commands, for example: dflash-tui status --json"
+        f"dflash-tui: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not a terminal, so there is "
+        "nothing to draw on or no keys to read; use the headless commands, for example: dflash-tui status --json"
     )
 
 

@@ -59,8 +59,8 @@ def load_themes(folders: Sequence[Path]) -> tuple[dict[str, ThemeFile], list[str
 
 
 def find_theme(wanted: str, folders: Sequence[Path]) -> ThemeFile | None:
-    """The theme of that name, else the default one, without reading every file: a theme is looked for in the file of its
-    name first. None when neither is there (or `wanted` is the plain one)."""
+    """The theme of that name, else the default one, without reading every file: the one of its name is tried first.
+    None when neither is there (or `wanted` is the plain one)."""
     if wanted == PLAIN:
         return None
     for name in (wanted, DEFAULT):
@@ -139,17 +139,16 @@ def textual_theme(theme: ThemeFile) -> Theme:
 def plain_theme() -> Theme:
     """For NO_COLOR: the terminal's own two colours; bold, underline, reverse and glyphs carry the meaning."""
     default = "ansi_default"
-    own = {
-        key: default
-        for key in (
+    own = dict.fromkeys(
+        (
             "border", "border-blurred", "ansi-background", "ansi-foreground", "block-cursor-foreground",
-            "block-cursor-background", "input-cursor-background", "input-cursor-foreground", "input-selection-background",
-            "input-selection-foreground", "screen-selection-background", "screen-selection-foreground", "scrollbar",
-            "scrollbar-hover", "scrollbar-active", "scrollbar-background", "scrollbar-corner-color",
-            "scrollbar-background-hover", "scrollbar-background-active", "block-hover-background", "button-focus-text-style",
-        )
-        if key != "button-focus-text-style"
-    }  # fmt: skip
+            "block-cursor-background", "block-hover-background", "input-cursor-background", "input-cursor-foreground",
+            "input-selection-background", "input-selection-foreground", "screen-selection-background",
+            "screen-selection-foreground", "scrollbar", "scrollbar-hover", "scrollbar-active", "scrollbar-background",
+            "scrollbar-corner-color", "scrollbar-background-hover", "scrollbar-background-active",
+        ),
+        default,
+    )  # fmt: skip
     return Theme(
         name=PLAIN,
         ansi=True,

@@ -134,7 +134,8 @@ def table(rows: list[Row]) -> str:
     """The rows as text."""
     lines = [f"{'until the first refresh':<24}{'CPU':>8}{'ratio':>8}{'modules':>9}  too early"]
     lines += [
-        f"{row.name:<24}{row.seconds * 1000:>5.0f} ms{row.ratio:>7.2f}×{row.modules:>9}  {', '.join(row.early) or 'none'}"
+        f"{row.name:<24}{row.seconds * 1000:>5.0f} ms{row.ratio:>7.2f}×{row.modules:>9}  "
+        + (", ".join(row.early) or "none")
         for row in rows
     ]
     return "\n".join(lines)

@@ -7,7 +7,9 @@ import pytest
 from tests.bench.startup import LIMIT, ROUNDS, measure, table
 
 
-def test_all_four_panels_are_there_within_the_limit_and_before_heavy_imports(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_four_panels_are_there_within_the_limit_and_before_heavy_imports(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     rows = measure(ROUNDS)
     with capsys.disabled():
         print(f"\n{table(rows)}")

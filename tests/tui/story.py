@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -17,14 +17,14 @@ from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.process import ProgressRecord
 from dflash_tui.results.caveats import caveats_of, caveats_of_others, merged
 from dflash_tui.results.compare import compare
-from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.transfer.progress import Phase, TransferProgress
 from dflash_tui.watch.events import CheckpointsListed, HostAnswered, TrainingProgressed, WatchLost
 from dflash_tui.watch.fold import Fold
 from dflash_tui.watch.lines import LineSplitter
 from tests import story as evidence
 
 FOLDER = Path(__file__).parents[1] / "data" / "cases" / "story"
-NOW = datetime(2026, 5, 21, 9, 36, 27, tzinfo=timezone.utc).timestamp()
+NOW = datetime(2026, 5, 21, 9, 36, 27, tzinfo=UTC).timestamp()
 SIZE = 15_470_000_128
 ROUTE = ("ct200", "here", "ct129")
 SHA256 = "7f3a0c1288d94e55a1f0b6a0de3c1b7745f2a9e1c6d80b93512e4fa7c09d6e21"
@@ -53,7 +53,7 @@ def training() -> tuple[happened.Event, ...]:
     checkpoint = SavedCheckpoint(
         host="ct200", path="/workspace/checkpoints/step_4000/checkpoint.pt", folder="/workspace/checkpoints/step_4000",
         files=("checkpoint.pt",), step=4000, size=SIZE,
-        mtime=datetime(2026, 5, 21, 9, 0, 35, tzinfo=timezone.utc).timestamp(), inode=71, completeness="complete",
+        mtime=datetime(2026, 5, 21, 9, 0, 35, tzinfo=UTC).timestamp(), inode=71, completeness="complete",
     )  # fmt: skip
     return (
         happened.Ticked(NOW - 2),
@@ -84,7 +84,7 @@ def moving(written: int = SIZE * 74 // 100, job: str = "job 1") -> tuple[happene
     return (started, happened.TransferAdvanced(job, transfer_progress(written)))
 
 
-def transfer_progress(written: int, phase: str = "moving") -> TransferProgress:
+def transfer_progress(written: int, phase: Phase = "moving") -> TransferProgress:
     """A transfer's progress with a little read ahead of what is written."""
     return TransferProgress(
         phase=phase, read=min(SIZE, written + 64_000_000), written=written, total=SIZE, rate=398e6,
@@ -105,7 +105,7 @@ def planned(job: str = "job 1") -> tuple[happened.Event, ...]:
         happened.PlanMade(
             job, 4000,
             (
-                "checkpoint  ct200:/workspace/checkpoints/step_4000/checkpoint.pt, 15.5 GB, zip, 61 tensors + optimizer",
+                "checkpoint  ct200:/workspace/checkpoints/step_4000/checkpoint.pt, 15.5 GB, 61 tensors + optimizer",
                 "drafter     dflash v1, 5 layers, block 16 (training used 32), taps 1 16 31 46 61",
                 "target      Qwen3.6-27B at /root/models/Qwen3.6-27B, every shard there",
                 "prompts     10 asked, 3 have hidden states in /root/eval/cached_hs_torchfb",
@@ -172,7 +172,9 @@ def running() -> State:
 
 def failed() -> State:
     """Transfer and evaluation failed, the training not."""
-    broken = "ct129:/root/eval/checkpoints: 3.1 GB free, 15.5 GB needed; free space there or point evaluation.root elsewhere"
+    broken = (
+        "ct129:/root/eval/checkpoints: 3.1 GB free, 15.5 GB needed; free space there or point evaluation.root elsewhere"
+    )
     return folded((
         *training(), *moving(), happened.TransferEnded("job 1", error=broken), *planned(),
         happened.EvaluationEnded("job 1", "", "failed", error=broken),

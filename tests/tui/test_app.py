@@ -169,7 +169,9 @@ async def test_hostile_names_reach_the_screen_as_text() -> None:
         for key in "12345":
             await pilot.press(key)
             shown = _text(app)
-            assert "\x1b" not in shown and "\x07" not in shown and "\u202e" not in shown
+            assert "\x1b" not in shown
+            assert "\x07" not in shown
+            assert "\u202e" not in shown
         await pilot.press("1")
         assert "[@click=app.exit]x" in _text(app)
 
@@ -183,7 +185,9 @@ async def test_hostile_names_reach_the_screen_as_text() -> None:
 @example(sizes=[(20, 6)], state=story.finished(), keys=["5", "question_mark"])
 @example(sizes=[(59, 16), (60, 15), (60, 16)], state=story.running(), keys=["K", "escape", "5"])
 @example(sizes=[(99, 24), (100, 24), (100, 16)], state=story.running(), keys=["4"])
-def test_any_size_any_state_and_any_keys_never_break_the_app(sizes: list[tuple[int, int]], state: State, keys: list[str]) -> None:
+def test_any_size_any_state_and_any_keys_never_break_the_app(
+    sizes: list[tuple[int, int]], state: State, keys: list[str]
+) -> None:
     async def play() -> None:
         app = DflashApp(RecordingConsole(state))
         async with app.run_test(size=sizes[0]) as pilot:

@@ -21,14 +21,23 @@ def test_times_to_come(seconds: float | None, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"), [(-3, "0 s"), (45, "45 s"), (99, "99 s"), (100, "1 min"), (2152, "35 min"), (86_400, "24 h"), (259_200, "3 d")]
+    ("seconds", "shown"),
+    [(-3, "0 s"), (45, "45 s"), (99, "99 s"), (100, "1 min"), (2152, "35 min"), (86_400, "24 h"), (259_200, "3 d")],
 )
 def test_ages(seconds: float, shown: str) -> None:
     assert formats.age(seconds) == shown
 
 
 @pytest.mark.parametrize(
-    ("size", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1.00 kB"), (3.46e9, "3.46 GB"), (15_470_000_128, "15.5 GB"), (999_999, "1.00 MB")]
+    ("size", "shown"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.00 kB"),
+        (3.46e9, "3.46 GB"),
+        (15_470_000_128, "15.5 GB"),
+        (999_999, "1.00 MB"),
+    ],
 )
 def test_bytes_are_decimal(size: float, shown: str) -> None:
     assert formats.byte_size(size) == shown

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dflash_tui.console import events as happened
 from dflash_tui.console.state import State, TrainingPane
 from dflash_tui.records.finding import Finding
-from dflash_tui.records.result import Evaluation
 from dflash_tui.tui.arrange import MINIMUM, arrange
 from dflash_tui.tui.drawing import Drawing, View
 from dflash_tui.tui.widgets.evaluation import draw_evaluation
@@ -50,8 +49,16 @@ def text(drawing: Drawing) -> str:
 @pytest.mark.parametrize("name", PANELS)
 @pytest.mark.parametrize("state", STATES)
 @settings(max_examples=60, deadline=None)
-@given(width=st.integers(1, 220), height=st.integers(1, 70), zoomed=st.booleans(), cursor=st.integers(0, 60), back=st.integers(0, 900))
-def test_a_panel_fills_no_more_than_its_room(name: str, state: str, width: int, height: int, zoomed: bool, cursor: int, back: int) -> None:
+@given(
+    width=st.integers(1, 220),
+    height=st.integers(1, 70),
+    zoomed=st.booleans(),
+    cursor=st.integers(0, 60),
+    back=st.integers(0, 900),
+)
+def test_a_panel_fills_no_more_than_its_room(
+    name: str, state: str, width: int, height: int, zoomed: bool, cursor: int, back: int
+) -> None:
     view = View(width, height, zoomed=zoomed, focused=True, cursor=cursor, back=back)
     drawing = PANELS[name](STATES[state](), view)
     assert len(drawing.lines) <= height
@@ -76,20 +83,29 @@ def _sizes() -> dict[str, tuple[View, View, View, View]]:
     """Inner sizes of training, transfer, evaluation and results at the two sizes that everybody has."""
     wide, stacked = arrange(120, 40), arrange(80, 24)
     return {
-        "120x40": (View(56, wide.training - 2), View(56, wide.transfer - 2), View(56, wide.evaluation - 2), View(116, wide.results - 2)),
-        "80x24": (View(76, stacked.training - 2), View(76, 1), View(76, stacked.evaluation - 2), View(76, stacked.results - 2)),
+        "120x40": (
+            View(56, wide.training - 2),
+            View(56, wide.transfer - 2),
+            View(56, wide.evaluation - 2),
+            View(116, wide.results - 2),
+        ),
+        "80x24": (
+            View(76, stacked.training - 2),
+            View(76, 1),
+            View(76, stacked.evaluation - 2),
+            View(76, stacked.results - 2),
+        ),
     }
 
 
 @pytest.mark.parametrize("size", ["120x40", "80x24"])
 def test_the_story_is_told_whole_at_both_sizes(size: str) -> None:
     state = story.finished()
-    shown = "\n".join(
-        text(draw(state, view)) for draw, view in zip(PANELS.values(), _sizes()[size], strict=True)
-    )
+    shown = "\n".join(text(draw(state, view)) for draw, view in zip(PANELS.values(), _sizes()[size], strict=True))
     for words in (
         "step 5,329/20,000", "27 %", "19.5 Ktok/s scope?", "ETA 6 h 36", "1.62 s/step", "lr 2.9e-4", "loss 2.0065 ↓",
-        "saved ◆4000", "1,329 steps behind live", "3 of 10", "fizzbuzz", "30/30", "3.67", "6.83", "8.13", "binary_search",
+        "saved ◆4000", "1,329 steps behind live", "3 of 10", "fizzbuzz", "30/30", "3.67", "6.83", "8.13",
+        "binary_search",
         "9.60", "linked_list_reverse", "2.93", "8.57", "3.333", "6.911", "8.767", "0.778", "1.111", "1.467", "+2.400¹",
         "+4.578¹", "+6.689¹", "4.333", "1.778", "untestable", "previous result keeps no per-prompt values", "3 prompts",
         "¹ Δ at 45 against 45 blocks",
@@ -125,7 +141,8 @@ def _roles(drawing: Drawing, part: str) -> set[str]:
 def test_a_withheld_difference_is_a_word_and_the_true_values_stay() -> None:
     drawing = draw_results(_judged("not comparable", None, "block"), View(116, 18))
     assert _roles(drawing, "n/c") == {"block"}
-    assert "3.333" in text(drawing) and "0.778" in text(drawing)
+    assert "3.333" in text(drawing)
+    assert "0.778" in text(drawing)
     assert "+2.4" not in text(drawing)
 
 
@@ -143,7 +160,15 @@ def test_a_void_prompt_voids_its_own_row_only() -> None:
     assert re.search(r"binary_search +30 +3.400", shown)
 
 
-@pytest.mark.parametrize(("verdict", "delta", "role"), [("better", 1.0, "better"), ("worse", -1.0, "worse"), ("inconclusive", 1.0, "strong"), ("untestable", 1.0, "strong")])
+@pytest.mark.parametrize(
+    ("verdict", "delta", "role"),
+    [
+        ("better", 1.0, "better"),
+        ("worse", -1.0, "worse"),
+        ("inconclusive", 1.0, "strong"),
+        ("untestable", 1.0, "strong"),
+    ],
+)
 def test_only_a_verdict_that_is_believed_has_a_colour(verdict: str, delta: float, role: str) -> None:
     drawing = draw_results(_judged(verdict, delta), View(116, 18))
     assert _roles(drawing, "1.000") == {role}
@@ -176,13 +201,16 @@ def test_the_copied_table_holds_every_figure_and_caveat() -> None:
 
 def _hostile() -> State:
     state = story.running()
-    named = Evaluation(**{**state.results.current.__dict__, "name": HOSTILE, "training": HOSTILE, "step": None})  # type: ignore[union-attr]
+    assert state.results.current is not None
+    named = replace(state.results.current, name=HOSTILE, training=HOSTILE, step=None)
     finding = Finding("X", "warn", HOSTILE, (HOSTILE,), scope=HOSTILE)
     return replace(
         state,
         training=replace(state.training, name=HOSTILE, log=(HOSTILE,) * 9),
         transfer=replace(state.transfer, name=HOSTILE, step=None, route=(HOSTILE, HOSTILE), error=HOSTILE),
-        evaluation=replace(state.evaluation, host=HOSTILE, error=HOSTILE, plan=(HOSTILE,), log=(HOSTILE,), run_dir=HOSTILE),
+        evaluation=replace(
+            state.evaluation, host=HOSTILE, error=HOSTILE, plan=(HOSTILE,), log=(HOSTILE,), run_dir=HOSTILE
+        ),
         results=replace(state.results, current=named, previous=replace(named), caveats=(finding,)),
     )
 
@@ -217,7 +245,13 @@ def test_a_training_without_a_total_shows_no_bar_and_no_share() -> None:
 def test_a_checkpoint_being_written_is_told_apart_from_the_newest_complete_one() -> None:
     state = story.finished()
     (complete,) = state.training.checkpoints
-    saving = replace(complete, step=5000, path="/workspace/checkpoints/step_5000/checkpoint.pt", completeness="saving", reason="3.1 of 15.5 GB")
+    saving = replace(
+        complete,
+        step=5000,
+        path="/workspace/checkpoints/step_5000/checkpoint.pt",
+        completeness="saving",
+        reason="3.1 of 15.5 GB",
+    )
     state = replace(state, training=replace(state.training, checkpoints=(complete, saving)))
     shown = text(draw_training(state, View(76, 4)))
     assert "saved ◆4000" in shown
@@ -225,7 +259,9 @@ def test_a_checkpoint_being_written_is_told_apart_from_the_newest_complete_one()
     assert "3.1 of 15.5 GB" in text(draw_training(state, View(116, 36, zoomed=True)))
 
 
-@pytest.mark.parametrize(("silence", "word"), [(1, "● live"), (200, "◐ stale"), (700, "✖ presumed dead, silent 11 min")])
+@pytest.mark.parametrize(
+    ("silence", "word"), [(1, "● live"), (200, "◐ stale"), (700, "✖ presumed dead, silent 11 min")]
+)
 def test_silence_becomes_stale_and_then_presumed_dead(silence: float, word: str) -> None:
     state = story.folded((happened.Ticked(story.NOW - 2 + silence),), story.finished())
     assert word in draw_header(state, 1, 120).plain

@@ -34,9 +34,15 @@ def _missing(program: str) -> bool:
     pytest.skip(f"{program} is not installed")
 
 
-@pytest.mark.parametrize(("stdin", "stderr", "named"), [(True, False, "stderr is"), (False, True, "stdin is"), (False, False, "stdin and stderr are")])
+@pytest.mark.parametrize(
+    ("stdin", "stderr", "named"),
+    [(True, False, "stderr is"), (False, True, "stdin is"), (False, False, "stdin and stderr are")],
+)
 def test_without_a_terminal_one_sentence_names_the_headless_command(stdin: bool, stderr: bool, named: str) -> None:
-    code = "from dflash_tui.tui.terminal import refusal; import sys; print(refusal(), any('textual' in m for m in sys.modules))"
+    code = (
+        "from dflash_tui.tui.terminal import refusal; import sys; "
+        "print(refusal(), any('textual' in m for m in sys.modules))"
+    )
     master, slave = pty.openpty()
     try:
         done = subprocess.run(
@@ -55,7 +61,15 @@ def test_with_a_terminal_nothing_is_refused() -> None:
     master, slave = pty.openpty()
     try:
         code = "from dflash_tui.tui.terminal import refusal; print(refusal())"
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdin=slave, stderr=slave, stdout=subprocess.PIPE, text=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            stdin=slave,
+            stderr=slave,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
     finally:
         os.close(master)
         os.close(slave)
@@ -76,7 +90,7 @@ def _start(tmux: list[str], width: int, height: int, state: str, environment: di
     settings = [part for name, value in variables.items() for part in ("-e", f"{name}={value}")]
     subprocess.run(
         [*tmux, "new-session", "-d", "-x", str(width), "-y", str(height), *settings, sys.executable, "-c", RUN, state],
-        check=True, cwd=ROOT, env={name: value for name, value in os.environ.items() if name not in ("TMUX", "NO_COLOR")},
+        check=True, cwd=ROOT, env={name: text for name, text in os.environ.items() if name not in ("TMUX", "NO_COLOR")},
     )  # fmt: skip
 
 
@@ -85,7 +99,9 @@ def _screen(tmux: list[str], until: str, *options: str) -> str:
     shown = ""
     end = time.monotonic() + 30
     while time.monotonic() < end:
-        shown = subprocess.run([*tmux, "capture-pane", "-p", *options], capture_output=True, text=True, check=False).stdout
+        shown = subprocess.run(
+            [*tmux, "capture-pane", "-p", *options], capture_output=True, text=True, check=False
+        ).stdout
         if until in shown:
             return shown
         time.sleep(0.05)  # between two looks at another process's screen
@@ -96,7 +112,17 @@ def _screen(tmux: list[str], until: str, *options: str) -> str:
 def test_all_four_panels_stand_in_a_real_terminal(tmux: list[str], width: int, height: int) -> None:
     _start(tmux, width, height, "finished")
     shown = _screen(tmux, "q Quit")
-    for words in ("2 Training", "3 Transfer", "4 Evaluation", "5 Results", "step 5,329/20,000", "3.333", "+2.400", "0.778", "● live"):
+    for words in (
+        "2 Training",
+        "3 Transfer",
+        "4 Evaluation",
+        "5 Results",
+        "step 5,329/20,000",
+        "3.333",
+        "+2.400",
+        "0.778",
+        "● live",
+    ):
         assert words in shown
     assert len(shown.splitlines()) <= height
     subprocess.run([*tmux, "send-keys", "5"], check=True)
@@ -124,7 +150,9 @@ def test_no_color_sends_no_colour_and_keeps_meaning_in_weight_and_reverse(tmux: 
 
 async def test_inside_tmux_a_copy_reaches_tmuxs_buffer(tmux: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     subprocess.run([*tmux, "new-session", "-d", "sleep", "60"], check=True)
-    socket = subprocess.run([*tmux, "display-message", "-p", "#{socket_path},#{pid},0"], capture_output=True, text=True, check=True)
+    socket = subprocess.run(
+        [*tmux, "display-message", "-p", "#{socket_path},#{pid},0"], capture_output=True, text=True, check=True
+    )
     monkeypatch.setenv("TMUX", socket.stdout.strip())
     sent: list[str] = []
     text = "τ 4.333\n| +2.400 |"
@@ -134,7 +162,9 @@ async def test_inside_tmux_a_copy_reaches_tmuxs_buffer(tmux: list[str], monkeypa
 
 
 @pytest.mark.parametrize("environment", [{}, {"TMUX": "/nowhere/tmux,1,0"}])
-async def test_elsewhere_or_when_tmux_refuses_a_copy_is_sent_as_osc_52(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_elsewhere_or_when_tmux_refuses_a_copy_is_sent_as_osc_52(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMUX", environment.get("TMUX", ""))
     sent: list[str] = []
     assert "OSC 52" in await copy("text", environment, sent.append)

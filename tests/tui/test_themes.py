@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def oklab(colour: str, seen: str) -> tuple[float, float, float]:
 
 
 def distance(one: str, other: str, seen: str) -> float:
-    return sum((a - b) ** 2 for a, b in zip(oklab(one, seen), oklab(other, seen), strict=True)) ** 0.5
+    return math.dist(oklab(one, seen), oklab(other, seen))
 
 
 def test_two_dark_and_two_light_themes_are_shipped() -> None:
@@ -63,7 +64,20 @@ def test_two_dark_and_two_light_themes_are_shipped() -> None:
 @pytest.mark.parametrize("name", OURS)
 def test_text_of_every_role_can_be_read_on_both_grounds(name: str) -> None:
     colours = read_theme(shipped_folder() / f"{name}.toml").colours
-    for role in ("foreground", "muted", "accent", "better", "worse", "void", "block", "warn", "note", "bad", "curve", "mark"):
+    for role in (
+        "foreground",
+        "muted",
+        "accent",
+        "better",
+        "worse",
+        "void",
+        "block",
+        "warn",
+        "note",
+        "bad",
+        "curve",
+        "mark",
+    ):
         for ground in ("background", "raised"):
             assert contrast(colours[role], colours[ground]) >= 4.5, (role, ground)
 
@@ -89,7 +103,9 @@ def test_better_and_worse_and_severities_stay_apart_for_every_eye(name: str, see
         (("mark = ", "# mark = "), "colours.mark is missing"),
     ],
 )
-def test_a_broken_theme_file_is_one_sentence_with_file_and_key(change: tuple[str, str], sentence: str, tmp_path: Path) -> None:
+def test_a_broken_theme_file_is_one_sentence_with_file_and_key(
+    change: tuple[str, str], sentence: str, tmp_path: Path
+) -> None:
     path = tmp_path / "mine.toml"
     path.write_text((shipped_folder() / "harbour.toml").read_text().replace(*change, 1))
     with pytest.raises(ThemeError) as error:
@@ -106,14 +122,16 @@ def test_a_users_theme_is_found_beside_ours_and_wins_over_one_of_the_same_name(t
     assert set(load_themes(folders)[0]) == {*OURS, "night-shift"}
     assert find_theme("night-shift", folders) == load_themes(folders)[0]["night-shift"]
     found = find_theme("ember", folders)
-    assert found is not None and found.colours["background"] == "#000000"
+    assert found is not None
+    assert found.colours["background"] == "#000000"
 
 
 def test_a_broken_file_of_the_user_does_not_hide_the_other_themes(tmp_path: Path) -> None:
     (tmp_path / "broken.toml").write_text("name = ")
     themes, complaints = load_themes((shipped_folder(), tmp_path))
     assert tuple(themes) == OURS
-    assert len(complaints) == 1 and "broken.toml: not TOML" in complaints[0]
+    assert len(complaints) == 1
+    assert "broken.toml: not TOML" in complaints[0]
 
 
 async def test_an_unknown_theme_name_is_said_and_the_default_used(tmp_path: Path) -> None:

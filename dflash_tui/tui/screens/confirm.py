@@ -52,7 +52,9 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         """The question, what it means, the two answers."""
-        asked = line((self._question, "strong"), "  " if self._host else "", (f" {self._host} " if self._host else "", "host"))
+        asked = line(
+            (self._question, "strong"), "  " if self._host else "", (f" {self._host} " if self._host else "", "host")
+        )
         answers = line(("y", "key"), " yes     ", (" esc  Cancel ", "cursor"))
         with Container(id="dialog"):
             yield Static(painted_lines((asked, line(), *self._lines, *((line(),) if self._lines else ()), answers)))

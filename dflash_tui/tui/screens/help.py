@@ -20,8 +20,8 @@ KEYS = 12
 WORDS_USED = (
     ("block", "one anchor token and the B−1 slots that the drafter fills at once"),
     ("streak", "how many leading drafts of a block are the reference's token; no bonus token is counted"),
-    ("top-k streak", "the same, a slot counting when the reference is among the drafter's k best: a per-position oracle. "
-     "DDTree top-4 and top-8 are such oracles; a real tree of b nodes stands beside them as DDTree b=64"),
+    ("top-k streak", "the same, a slot counting when the reference is among the drafter's k best. "
+     "DDTree top-4 and top-8 are such per-position oracles; a real tree of b nodes stands beside them as DDTree b=64"),
     ("τ", "tokens a verification yields: the top-1 streak and the one token that the target adds"),
     ("Δ", "current − previous; withheld as n/c when the two can't be compared; ≈ when it is inside the noise"),
     ("3 of 10", "prompts that have hidden states, of those asked for"),
@@ -84,7 +84,9 @@ def help_lines(width: int) -> list[Line]:
         lines.append(line())
     lines.append(rule(width, "Marks"))
     for level in SEVERITIES:
-        lines.append(line((f"{GLYPHS[level]} {WORDS[level]}", level), " " * (KEYS - 2 - len(WORDS[level])), MEANING[level]))
+        lines.append(
+            line((f"{GLYPHS[level]} {WORDS[level]}", level), " " * (KEYS - 2 - len(WORDS[level])), MEANING[level])
+        )
     lines += [line(), rule(width, "Words")]
     for word, meaning in WORDS_USED:
         lines += wrapped(line((f"{word:<{KEYS}} ", "strong"), meaning), width, KEYS + 1)

@@ -95,7 +95,7 @@ class Overview(Screen[None]):
         if name != self.shown:
             left = self.shown
             self.shown = name
-            for key, panel in self.panels.items():
+            for panel in self.panels.values():
                 panel.zoomed = False
             self._lay_out(self.app.size.width, self.app.size.height)
             for key, panel in self.panels.items():
@@ -114,7 +114,12 @@ class Overview(Screen[None]):
         self.set_class(rows.kind == "wide", "-wide")
         zoomed = self.shown != "overview"
         self.set_class(zoomed, "-zoomed")
-        given = {"training": rows.training, "transfer": rows.transfer, "evaluation": rows.evaluation, "results": rows.results}
+        given = {
+            "training": rows.training,
+            "transfer": rows.transfer,
+            "evaluation": rows.evaluation,
+            "results": rows.results,
+        }
         for name, panel in self.panels.items():
             panel.display = not tiny and (not zoomed or name == self.shown)
             panel.styles.height = "1fr" if zoomed else given[name]

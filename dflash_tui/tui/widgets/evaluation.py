@@ -67,7 +67,9 @@ def _zoomed(pane: EvaluationPane, view: View, top: list[Line]) -> list[Line]:
         for text in pane.plan:
             lines.extend(wrapped(line(text), width, 2))
     if pane.prompts:
-        lines.append(rule(width, "prompts", f"{sum(p.present for p in pane.prompts)} of {len(pane.prompts)} have hidden states"))
+        lines.append(
+            rule(width, "prompts", f"{sum(p.present for p in pane.prompts)} of {len(pane.prompts)} have hidden states")
+        )
         lines.extend(_prompt_table(pane, width, len(pane.prompts) + 3, wide=True))
     if pane.state in BUSY:
         lines.append(_progress(pane, width))
@@ -154,7 +156,9 @@ def _prompt_table(pane: EvaluationPane, width: int, height: int, wide: bool) -> 
     """A head, a row for each prompt with hidden states, the pooled row, and the absent ones in one line."""
     shown = [prompt for prompt in pane.prompts if prompt.present or prompt.score is not None]
     absent = [prompt for prompt in pane.prompts if prompt not in shown]
-    name = max(6, min(NAME if width < 90 else 32, max((len(prompt.id) for prompt in pane.prompts), default=6), width - 36))
+    name = max(
+        6, min(NAME if width < 90 else 32, max((len(prompt.id) for prompt in pane.prompts), default=6), width - 36)
+    )
     rows = [_row(prompt, pane, name, width, wide) for prompt in shown]
     pooled = [_pooled(pane, name, wide, width)] if pane.blocks and len(shown) > 1 else []
     missing = _absent(absent, width) if absent else []
@@ -235,7 +239,9 @@ def _pooled(pane: EvaluationPane, name: int, wide: bool, width: int) -> Line:
 
 
 def _without(absent: Sequence[PromptLine]) -> Line:
-    return line(("▲ ", "warn"), f"{formats.plural(len(absent), 'prompt')} without hidden states (", ("c", "key"), " makes them)")
+    return line(
+        ("▲ ", "warn"), f"{formats.plural(len(absent), 'prompt')} without hidden states (", ("c", "key"), " makes them)"
+    )
 
 
 def _absent(absent: Sequence[PromptLine], width: int) -> list[Line]:

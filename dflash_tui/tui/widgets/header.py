@@ -65,7 +65,9 @@ def draw_header(state: State, view: int, width: int) -> Line:
         if rest >= min(40, sum(part.width + 3 for part in alive if part is not None)):
             break
     else:
-        return cut(fit(fitting([line(" ", status(state)), trip(state), data_age(state)], room, " · "), room) + right, width)
+        return cut(
+            fit(fitting([line(" ", status(state)), trip(state), data_age(state)], room, " · "), room) + right, width
+        )
     names = fit(head, max(head.width, min(44, room - 44))) if width >= 100 else head
     said = fitting(alive, room - names.width - 3, " · ")
     return cut(fit(names + line("   ") + said, room) + right, width)

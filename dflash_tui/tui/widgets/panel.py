@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class Panel(Widget, can_focus=True):
     """A bordered panel. Subclasses say what it shows (`draw`) and, where there is one, which log it follows."""
 
-    def __init__(self, id: str) -> None:
-        super().__init__(id=id)
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name)
         self.zoomed = False
         self._state = State()
         self._drawing = Drawing(())

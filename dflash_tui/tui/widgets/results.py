@@ -50,10 +50,7 @@ def draw_results(state: State, view: View) -> Drawing:
         rows = [row for row in rows if not row.label.startswith("DDTree b")]
     table = [_head(pane, width), *(_row(pane, row, width) for row in rows)]
     verdict = verdict_lines(pane.comparison)
-    if beside:
-        table = _with_verdict(table, verdict, width)
-    else:
-        table = table[: max(1, height)]
+    table = _with_verdict(table, verdict, width) if beside else table[: max(1, height)]
     used = list(table)
     if pane.comparison is not None and not beside and len(used) < height:
         used.append(cut(line(("verdict ", "muted"), verdict_line(pane.comparison)), width))
@@ -165,7 +162,10 @@ def as_markdown(pane: ResultsPane) -> str | None:
         return None
     previous = pane.previous.name if pane.previous is not None else ""
     lines = [f"| metric | {what(pane.current)} | {previous} | Δ |", "|---|---|---|---|"]
-    lines += [f"| {row.label} | {row.current} | {row.previous} | {row.delta}{'¹' if row.mark else ''} |" for row in metric_rows(pane)]
+    lines += [
+        f"| {row.label} | {row.current} | {row.previous} | {row.delta}{'¹' if row.mark else ''} |"
+        for row in metric_rows(pane)
+    ]
     if pane.comparison is not None:
         lines += ["", f"{pane.comparison.verdict}: {'; '.join(pane.comparison.why)}"]
     if note := footnote(pane):

@@ -37,8 +37,8 @@ def draw_training(state: State, view: View) -> Drawing:
     trouble = _trouble(state)
     if progress is None:
         said = trouble or line(("waiting for ", "muted"), (pane.host or "the training host", "strong"))
-        lines = wrapped(said, width) + [line(("its log, checkpoints and speed appear here", "faint"))] + _saved(state, width)
-        return limited(Drawing(tuple(lines), head, copies=copies), view)
+        hint = line(("its log, checkpoints and speed appear here", "muted"))
+        return limited(Drawing((*wrapped(said, width), hint, *_saved(state, width)), head, copies=copies), view)
     top = [_step(progress, width), _rates(progress, width), _loss(progress, state, width, sparkline=view.height < 8)]
     bottom = _saved(state, width)
     warnings = wrapped(trouble, width, 2)[:2] if trouble else []
@@ -90,7 +90,9 @@ def _rates(progress: Progress, width: int) -> Line:
     parts: list[Line | None] = []
     speed = progress.throughput
     if speed is not None:
-        scope = "" if speed.scope == "global" else {"per_gpu": " per GPU", "rank0": " rank 0"}.get(speed.scope, " scope?")
+        scope = (
+            "" if speed.scope == "global" else {"per_gpu": " per GPU", "rank0": " rank 0"}.get(speed.scope, " scope?")
+        )
         parts.append(line((formats.throughput(speed.value, speed.unit), "strong"), (scope, "muted")))
     if progress.eta_seconds is not None:
         parts.append(line(("ETA ", "muted"), formats.left(progress.eta_seconds)))
@@ -184,7 +186,9 @@ def _axis(marks: object, first: int, last: int, plot: int) -> Line:
 def _saved(state: State, width: int) -> list[Line]:
     pane = state.training
     newest, saving = pane.newest, pane.saving
-    if newest is None:
+    if pane.checkpoints_problem:
+        parts = [line(("▲ ", "warn"), pane.checkpoints_problem)]
+    elif newest is None:
         parts = [line(("no complete checkpoint yet", "muted"))]
     else:
         name = str(newest.step) if newest.step is not None else newest.path.rsplit("/", 1)[-1]
@@ -203,7 +207,11 @@ def _saved(state: State, width: int) -> list[Line]:
 def _checkpoint(item: SavedCheckpoint, now: float, width: int) -> Line:
     mark = line(("◆", "mark")) if item.completeness == "complete" else line(("◇", "muted"))
     state = line((item.completeness, "muted" if item.completeness == "complete" else "warn"))
-    left = mark + line(" ", (f"{item.step if item.step is not None else formats.ABSENT:>9}", "strong"), f"  {formats.byte_size(item.size):>8}  ")
+    left = mark + line(
+        " ",
+        (f"{item.step if item.step is not None else formats.ABSENT:>9}", "strong"),
+        f"  {formats.byte_size(item.size):>8}  ",
+    )
     left += line((f"{formats.age(now - item.mtime):>6} ago  ", "muted")) + state
     if item.reason:
         left += line((f": {item.reason}", "muted"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from dflash_tui.console.state import State, TransferPane
 from dflash_tui.tui import formats
 from dflash_tui.tui.drawing import Drawing, View, limited, rule, title
@@ -32,7 +34,11 @@ def draw_transfer(state: State, view: View) -> Drawing:
         lines = [_what(pane, width), *wrapped(line(("✖ ", "bad"), pane.error), width, 2)]
         return limited(Drawing(tuple(lines), head, copies=copies), view)
     if pane.already_there:
-        lines = [_what(pane, width), line(("✓ ", "ok"), "already there, with the same bytes: nothing had to move"), *_where(pane, width)]
+        lines = [
+            _what(pane, width),
+            line(("✓ ", "ok"), "already there, with the same bytes: nothing had to move"),
+            *_where(pane, width),
+        ]
         return limited(Drawing(tuple(lines), head, copies=copies), view)
     hops = _hops(pane, width)
     if view.zoomed:
@@ -55,7 +61,9 @@ def _idle(state: State, width: int) -> list[Line]:
     what = formats.step_name(newest.step) if newest.step is not None else newest.path.rsplit("/", 1)[-1]
     return [
         line(("nothing moves", "muted")),
-        fitting([line(("t", "key"), f" fetches {what}"), line((formats.byte_size(newest.size), "muted"))], width, " · "),
+        fitting(
+            [line(("t", "key"), f" fetches {what}"), line((formats.byte_size(newest.size), "muted"))], width, " · "
+        ),
     ]
 
 
@@ -83,14 +91,16 @@ def _hops(pane: TransferPane, width: int) -> list[Line]:
     done = (0, 0) if progress is None else (progress.read, progress.written)
     if pane.state == "done":
         done = (total, total)
-    name = min(HOP, max(12, width // 3), max((len(f"{a} ▸ {b}") for a, b in zip(route, route[1:], strict=False)), default=12))
+    name = min(HOP, max(12, width // 3), max((len(f"{a} ▸ {b}") for a, b in pairwise(route)), default=12))
     lines: list[Line] = []
-    for index, (one, other) in enumerate(zip(route, route[1:], strict=False)):
+    for index, (one, other) in enumerate(pairwise(route)):
         moved = done[min(index, 1)] if len(route) > 2 else done[1]
         running = pane.state == "running" and progress is not None and moved < total
         speed = formats.speed(progress.rate) if running and progress is not None else ""
         left = formats.left(progress.eta) if running and progress is not None and index == len(route) - 2 else ""
-        tail = column(speed, 10, "muted", right=True) + column("✓" if moved >= total > 0 else left, 7, "ok" if not running else "", right=True)
+        tail = column(speed, 10, "muted", right=True) + column(
+            "✓" if moved >= total > 0 else left, 7, "ok" if not running else "", right=True
+        )
         head = column(f"{one} ▸ {other}", name) + line(" ")
         share = line((formats.percent(moved, total), "strong"))
         room = width - head.width - share.width - tail.width - 1
@@ -145,7 +155,9 @@ def _folded(state: State, width: int) -> Line:
         return cut(head + line(("✖ ", "bad"), pane.error), width)
     if pane.state == "done":
         said = "already there" if pane.already_there else f"{formats.byte_size(_total(pane))} moved"
-        return fitting([head + line(("✓ ", "ok"), said), line(("sha256 ", "muted"), formats.short_hash(pane.sha256))], width)
+        return fitting(
+            [head + line(("✓ ", "ok"), said), line(("sha256 ", "muted"), formats.short_hash(pane.sha256))], width
+        )
     moved, total = (pane.progress.written if pane.progress is not None else 0), _total(pane)
     tail = line(" ", (formats.percent(moved, total), "strong"))
     if pane.progress is not None:
