@@ -97,6 +97,8 @@ async def _connect(
 def _options(address: SshAddress) -> dict[str, Any]:
     options: dict[str, Any] = {
         "host": address.host,
+        # () is the user's own file only where it is said: options that are constructed read none by default.
+        "config": list(address.config) if address.config else address.config,
         "encryption_algs": CIPHERS,
         "connect_timeout": CONNECT_SECONDS,
         "login_timeout": LOGIN_SECONDS,
@@ -107,8 +109,6 @@ def _options(address: SshAddress) -> dict[str, Any]:
         options["port"] = address.port
     if address.username is not None:
         options["username"] = address.username
-    if address.config != ():
-        options["config"] = None if address.config is None else list(address.config)
     if address.client_keys is not None:
         options["client_keys"] = address.client_keys
     if not address.agent:

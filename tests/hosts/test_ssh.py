@@ -116,6 +116,27 @@ async def test_a_configuration_names_host_user_port_key_and_jump(two: tuple[Sshd
     assert "gate" in str(error)
 
 
+async def test_the_user_s_own_configuration_is_used_unless_another_is_named(
+    two: tuple[Sshd, Sshd], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jump, behind = two
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    (tmp_path / ".ssh" / "config").write_text(
+        f"Host *\n  User {getpass.getuser()}\n  HostName 127.0.0.1\n"
+        f"Host gate\n  Port {jump.port}\n  IdentityFile {jump.folder}/client_key\n"
+        f"  UserKnownHostsFile {jump.folder}/known_hosts\n"
+        f"Host ct129\n  Port {behind.port}\n  IdentityFile {behind.folder}/client_key\n"
+        f"  UserKnownHostsFile {behind.folder}/known_hosts\n  ProxyJump gate\n"
+    )
+    host = SshHost("ct129", SshAddress("ct129", agent=False))
+    assert str(behind.port) in (await host.run(["sh", "-c", 'echo "$SSH_CONNECTION"'])).text
+    jump.stop()
+    with pytest.raises(HostUnreachable):
+        await host.run(["true"], timeout=20)
+    await host.close()
+
+
 async def test_a_jump_for_all_hosts_is_not_one_for_the_jump_itself(two: tuple[Sshd, Sshd], tmp_path: Path) -> None:
     jump, behind = two
     config = tmp_path / "config"
