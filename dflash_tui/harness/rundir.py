@@ -7,7 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ HEARTBEAT_SECONDS = 5.0
 
 def now() -> str:
     """This host's clock, ISO 8601 UTC, whole seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def write(path: Path, record: Any) -> None:

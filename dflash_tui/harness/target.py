@@ -87,11 +87,7 @@ def load_target(source: TargetFiles, maps: Maps) -> tuple[Target, Vocabulary]:
             f"{source.folder}/config.json: architectures {named!r}; hidden states can be captured from "
             f"{ARCHITECTURE} only: make them where this target runs and put them into the hidden-state folder"
         )
-    for key, harmless in (
-        ("rope_scaling", (None,)),
-        ("hidden_act", (None, "silu")),
-        ("use_sliding_window", (None, False)),
-    ):
+    for key, harmless in HARMLESS.items():
         if config.get(key) not in harmless:
             raise Refused(f"{source.folder}/config.json: {key} is {config[key]!r}, which this harness does not compute")
     rope = config.get("rope_parameters") or {}

@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 from dflash_tui.harness import rundir
 from dflash_tui.harness.errors import Refused
 from dflash_tui.harness.mapped import Maps
-from dflash_tui.records.requests import CaptureRequest
 from dflash_tui.harness.target import complete, load_target
 from dflash_tui.harness.target_files import eos_ids, open_target
 from dflash_tui.records.process import ExitRecord
+from dflash_tui.records.requests import CaptureRequest
 from tests.harness.world import generator, harness, needed, text_of
 
 CONFIG = {
