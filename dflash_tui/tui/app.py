@@ -207,30 +207,18 @@ class DflashApp(App[None]):
             return
         from dflash_tui.tui.screens.confirm import Confirm
 
-        question = Confirm(action.confirm, self._what_runs(), self.newest.evaluation.host)
+        transfer = self.newest.transfer
+        moving = transfer.state in RUNNING and bool(transfer.route)
+        host = transfer.route[-1] if moving else self.newest.evaluation.host
+        kept = "the transfer ends; what it moved is kept" if moving else "the evaluation ends; what it measured is kept"
+        question = Confirm(action.confirm, (line(kept),), host)
         self.push_screen(question, lambda yes: self._begin(action) if yes else None)
 
     def _begin(self, action: Action) -> None:
         if self.session is None or (self.connecting and action.act != "reconnect"):
             self.notify("not connected yet", severity="warning", markup=False)
             return
-        options = dict(action.options)
-        if action.id == "pin":
-            name = self._pin_name()
-            if name is None:
-                self.notify("no result to pin yet: e evaluates the newest checkpoint", severity="warning", markup=False)
-                return
-            options["name"] = name
-        self.session.begin(action.act, **options)
-
-    def _pin_name(self) -> str | None:
-        """What the shown result is called once it is pinned: training, step and preset."""
-        current = self.newest.results.current
-        if current is None:
-            return None
-        step = f"step{current.step}" if current.step is not None else ""
-        words = [word for word in (current.training or "", step, current.preset or "") if word]
-        return "-".join(words) or current.name
+        self.session.begin(action.act, **action.options)
 
     def do_zoom(self) -> None:
         """The focused panel full screen, and back."""

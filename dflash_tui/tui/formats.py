@@ -80,6 +80,11 @@ def left(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
+def took(seconds: float) -> str:
+    """How long something took: tenths of a second while that says more than 0 s."""
+    return f"{seconds:.1f} s" if seconds < 10 else left(seconds)
+
+
 def age(seconds: float | None) -> str:
     """How old a value is: 2 s, 36 min, 5 h, 3 d. A clock that is ahead counts as 0 s."""
     if seconds is None or not math.isfinite(seconds):
@@ -113,8 +118,11 @@ def signed(value: float) -> str:
 
 
 def interval(bounds: tuple[float, float] | None) -> str:
-    """A 95 % interval in a column of eleven: 2.40–4.26."""
-    return "" if bounds is None else f"{bounds[0]:.2f}–{bounds[1]:.2f}"
+    """A 95 % interval: 2.40–4.26, and −1.77 … 2.97 where a bound is negative; fourteen cells at most below 1000."""
+    if bounds is None:
+        return ""
+    low, high = (f"{bound:.2f}".replace("-", "−") for bound in bounds)
+    return f"{low}–{high}" if bounds[0] >= 0 else f"{low} … {high}"
 
 
 def small(value: float | None) -> str:

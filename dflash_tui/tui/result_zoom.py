@@ -71,7 +71,7 @@ def _metrics(pane: ResultsPane, width: int) -> list[_Item]:
     if pane.current is None:
         return []
     wide = width >= 90
-    head = line((f"  {'metric':<16}{'current':>9}{'95 %':>13}{'previous':>10}{'Δ':>10}  ", "muted"))
+    head = line((f"  {'metric':<16}{'current':>9}{'95 %':>16}{'previous':>10}{'Δ':>10}  ", "muted"))
     head += line((f"{'95 % of Δ':<16}", "muted")) if wide else EMPTY
     head += line(("prompts", "muted"))
     items = [_Item(head)]
@@ -80,7 +80,7 @@ def _metrics(pane: ResultsPane, width: int) -> list[_Item]:
     for index, row in enumerate(metric_rows(pane, everything=True)):
         cells = line("  ") + column(row.label, 16)
         cells += column(row.current, 9, "void" if row.current == WORDS["void"] else "strong", right=True)
-        cells += column(row.interval, 13, "muted", right=True) + column(row.previous, 10, right=True)
+        cells += column(row.interval, 16, "muted", right=True) + column(row.previous, 10, right=True)
         cells += line(" " * max(0, 10 - len(row.delta)), (row.delta, row.role or "strong"), "¹ " if row.mark else "  ")
         cells += column(bounds[index] if index < len(bounds) else "", 16, "muted") if wide else EMPTY
         cells += line((measured(pane.current), "muted"))

@@ -72,3 +72,13 @@ def test_no_float_breaks_a_loss(value: float) -> None:
 def test_a_learning_rate_is_written_as_people_write_it() -> None:
     assert formats.learning_rate(2.9e-4) == "2.9e-4"
     assert formats.learning_rate(1e-4) == "1e-4"
+
+
+def test_an_interval_with_a_negative_bound_is_not_read_as_another_minus() -> None:
+    assert formats.interval((2.4, 4.264)) == "2.40–4.26"
+    assert formats.interval((-15.26, 25.19)) == "−15.26 … 25.19"
+
+
+def test_a_short_time_is_not_zero() -> None:
+    assert formats.took(0.27) == "0.3 s"
+    assert formats.took(39.4) == "0:39"

@@ -6,11 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from textual.events import MouseScrollUp
 from textual.pilot import Pilot
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.state import State
 from dflash_tui.tui.app import DflashApp
+from dflash_tui.tui.widgets.panel import Panel
 from tests.tui import story
 from tests.tui.recording import RecordingConsole
 
@@ -49,7 +51,7 @@ class Session:
         ("t", ("fetch", {})),
         ("c", ("capture", {})),
         ("R", ("reconnect", {})),
-        ("b", ("pin", {"name": "slammed5-step4000-full"})),
+        ("b", ("pin", {})),
     ],
 )
 async def test_a_key_begins_its_act(key: str, begun: tuple[str, dict[str, str]]) -> None:
@@ -67,12 +69,24 @@ async def test_acts_stay_reachable_from_every_zoomed_panel() -> None:
     assert session.console.begun == [("fetch", {})] * 4
 
 
-async def test_pinning_without_a_result_says_so_and_begins_nothing() -> None:
-    session = Session(story.EMPTY)
+async def test_the_key_bar_offers_pinning_only_when_there_is_a_result() -> None:
+    for state, offered in ((story.EMPTY, False), (story.finished(), True)):
+        session = Session(state)
+        async with session.run():
+            assert ("b Pin" in _text(session.app)) == offered
+
+
+async def test_the_wheel_reads_upwards_in_a_zoomed_log() -> None:
+    session = Session(story.running())
     async with session.run() as pilot:
-        await pilot.press("b")
-        assert any("no result to pin" in toast for toast in session.toasts)
-    assert session.console.begun == []
+        await pilot.press("2")
+        panel = session.app.overview.panels["training"]
+        newest = panel.drawing.lines[-1].plain
+        for _ in range(3):
+            panel.post_message(_wheel_up(panel))
+        await pilot.pause()
+        assert panel.view.back > 0
+        assert panel.drawing.lines[-1].plain != newest
 
 
 @pytest.mark.parametrize(("key", "name"), [("2", "training"), ("3", "transfer"), ("4", "evaluation"), ("5", "results")])
@@ -262,6 +276,10 @@ async def test_the_next_theme_is_used_and_how_to_keep_it_is_said() -> None:
         await pilot.pause()
         assert session.app.theme != before
         assert any(f'theme = "{session.app.theme}"' in toast for toast in session.toasts)
+
+
+def _wheel_up(panel: Panel) -> MouseScrollUp:
+    return MouseScrollUp(panel, 5, 5, 0, -1, 0, False, False, False)
 
 
 async def _shown(pilot: Pilot[None]) -> None:

@@ -85,6 +85,14 @@ class Panel(Widget, can_focus=True):
         self._draw()
         return super().render_lines(crop)
 
+    def on_mouse_scroll_up(self) -> None:
+        """Three lines up."""
+        self.move(-3)
+
+    def on_mouse_scroll_down(self) -> None:
+        """Three lines down."""
+        self.move(3)
+
     def on_focus(self) -> None:
         """A zoomed panel shows its cursor only while it has the focus."""
         self._redraw()

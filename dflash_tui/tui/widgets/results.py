@@ -22,7 +22,7 @@ from dflash_tui.tui.result_rows import (
 )
 from dflash_tui.tui.widgets.panel import Panel
 
-LABEL, VALUE, INTERVAL, DELTA, COUNT = 14, 9, 12, 10, 9
+LABEL, VALUE, INTERVAL, DELTA, COUNT = 14, 8, 16, 10, 9
 
 
 class ResultsPanel(Panel):

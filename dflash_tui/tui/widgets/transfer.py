@@ -77,7 +77,7 @@ def _what(pane: TransferPane, width: int) -> Line:
     if pane.state == "done":
         parts.append(line(formats.byte_size(total)))
         if pane.seconds > 0:
-            took = line((f"{formats.left(pane.seconds)} · {formats.speed(total / pane.seconds)}", "muted"))
+            took = line((f"{formats.took(pane.seconds)} · {formats.speed(total / pane.seconds)}", "muted"))
             return spread(fitting(parts, width - took.width - 2, " · "), took, width)
     else:
         parts.append(line(f"{formats.byte_size(moved)} of {formats.byte_size(total)}"))
