@@ -162,7 +162,8 @@ async def test_q_leaves_at_once_while_nothing_runs() -> None:
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+q"])
-async def test_leaving_asks_while_something_runs_and_only_y_says_yes(key: str) -> None:
+async def test_leaving_asks_while_something_runs_and_only_y_says_yes(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _clock(monkeypatch)
     session = Session(story.running())
     async with session.run() as pilot:
         for refusal in ("escape", "n", "enter", "q"):
@@ -173,20 +174,21 @@ async def test_leaving_asks_while_something_runs_and_only_y_says_yes(key: str) -
         await pilot.press(key)
         await pilot.press("y")  # too soon: the key may still be repeating
         assert session.top == "Confirm"
-        await pilot.pause(0.35)
+        clock[0] += 0.3
         await pilot.press("y")
         await pilot.pause()
         assert not session.app.is_running
 
 
-async def test_stopping_asks_with_the_host_and_begins_only_after_yes() -> None:
+async def test_stopping_asks_with_the_host_and_begins_only_after_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _clock(monkeypatch)
     session = Session(story.running())
     async with session.run() as pilot:
         await pilot.press("K", "escape")
         assert session.console.begun == []
         await pilot.press("K")
         assert "ct129" in _text(session.app)
-        await pilot.pause(0.35)
+        clock[0] += 0.3
         await pilot.press("y")
     assert session.console.begun == [("stop", {})]
 
@@ -276,6 +278,13 @@ async def test_the_next_theme_is_used_and_how_to_keep_it_is_said() -> None:
         await pilot.pause()
         assert session.app.theme != before
         assert any(f'theme = "{session.app.theme}"' in toast for toast in session.toasts)
+
+
+def _clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The question's clock, which only the test moves."""
+    now = [100.0]
+    monkeypatch.setattr("dflash_tui.tui.screens.confirm.monotonic", lambda: now[0])
+    return now
 
 
 def _wheel_up(panel: Panel) -> MouseScrollUp:
