@@ -86,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--against", help="run id, pin name or result file to compare with")
     command("capture", _online("capture"), "make the hidden states that are missing, from the target")
     command("runs", _offline("runs"), "runs and pins kept on this workstation")
-    show = command("show", _offline("show"), "one result with its caveats")
+    show = command("show", _kept_run("show"), "one result with its caveats; of a run that still runs, when it ends")
     show.add_argument("result", metavar="RUN", help="run id, pin name or result file")
     logs = command("logs", _logs, "a run's log, or the training's")
     logs.add_argument("result", metavar="RUN", nargs="?", help="run id; without it the training's log")
@@ -220,7 +220,27 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _logs(arguments: argparse.Namespace) -> int:
-    return _offline("logs")(arguments) if arguments.result else _online("logs")(arguments)
+    return (_kept_run if arguments.result else _online)("logs")(arguments)
+
+
+def _kept_run(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command about one run: where its end is not known here, its host is asked first."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from dflash_tui.config import load_config
+        from dflash_tui.console.acts import headless, kept
+
+        store, path = open_store(arguments), config_path(arguments)
+
+        async def catch_up(run_id: str) -> None:
+            async with open_console(load_config(path), store) as console:
+                await headless.catch_up(console, run_id, to_the_end=name == "show")
+
+        if path.exists() and (left := kept.unended(store, arguments.result)):
+            asyncio.run(catch_up(left.run_id))
+        return _offline(name)(arguments)
+
+    return run
 
 
 def _keys(arguments: argparse.Namespace) -> int:

@@ -93,7 +93,7 @@ class FetchAnswer:
 
 @dataclass(frozen=True)
 class EvalAnswer:
-    """``eval``: `existing` when the same request had been answered before (then nothing was run)."""
+    """``eval``: `existing` when the same request had been answered or begun before (then no run was started)."""
 
     existing: bool
     result: Entry

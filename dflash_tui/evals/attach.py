@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import posixpath
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import BinaryIO
 
 from dflash_tui.evals import launch
-from dflash_tui.hosts.base import Host, HostUnreachable, ReadShort
+from dflash_tui.hosts.base import FileMissing, Host, HostUnreachable, ReadShort
 from dflash_tui.records.block import BlockRecord
-from dflash_tui.records.codec import loads
+from dflash_tui.records.codec import dumps, loads
 from dflash_tui.records.process import ExitRecord, ProgressRecord, RunState
 
 GROWING = ("progress.jsonl", "log.txt", "blocks.jsonl", "facts.jsonl")
@@ -47,7 +50,8 @@ class Attachment:
     """Follows the run in `run_dir` on `host`; its files are kept in `home`.
 
     What lies in `home` from an earlier attachment is continued, never fetched twice. The link may break and come back
-    any number of times: the run doesn't notice.
+    any number of times: the run doesn't notice. Two may follow one run into one `home`: they write the same bytes to
+    the same places.
     """
 
     def __init__(self, host: Host, python: str, harness: str, run_dir: str, home: Path) -> None:
@@ -61,22 +65,48 @@ class Attachment:
             emit(update)
         quiet_since = asyncio.get_running_loop().time()
         while True:
+            now = asyncio.get_running_loop().time()
             try:
-                update = await self._look()
+                update = await (self.ask() if now - quiet_since >= ASK_SECONDS else self._look())
             except (HostUnreachable, ReadShort) as error:
                 emit(RunUpdate("running", lost_link=str(error)))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            now = asyncio.get_running_loop().time()
-            if update.progress or update.blocks or update.log or update.state != "running":
+            if update.progress or update.blocks or update.log or now - quiet_since >= ASK_SECONDS:
                 quiet_since = now
-            elif now - quiet_since >= ASK_SECONDS:
-                quiet_since = now
-                update = await self._ask()
             emit(update)
             if update.state not in ("running", "starting"):
                 return update
             await asyncio.sleep(POLL_SECONDS)
+
+    async def ask(self) -> RunUpdate:
+        """Let the host say what became of the run; what it has written comes home.
+
+        A run that is gone without an exit record is "lost", and that is kept at home, so that nobody asks again. Raises
+        HostError, EvaluationError.
+        """
+        self.home.mkdir(parents=True, exist_ok=True)
+        try:
+            await self.host.stat(self.run_dir)
+        except FileMissing:
+            return self._lost(f"{self.host.name}:{self.run_dir} is not there any more")
+        state = await launch.state(self.host, self.python, self.harness, self.run_dir)
+        update = await self._look()
+        if update.state != "running":
+            return update
+        if state != "lost":
+            return replace(update, state=state)
+        sizes = await self._sizes()
+        for name in AT_THE_END:
+            await self._fetch(name, sizes.get(name))
+        last = _last_line(self.home / "log.txt")
+        lost = self._lost(f"the process is gone from {self.host.name} without an exit record; last log line: {last}")
+        return replace(update, state=lost.state, error=lost.error)
+
+    def _lost(self, sentence: str) -> RunUpdate:
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._keep("exit.json", dumps(ExitRecord("lost", 1, now, sentence), indent=1).encode())
+        return RunUpdate("lost", error=sentence)
 
     def _kept(self) -> list[RunUpdate]:
         """What an earlier attachment left at home, as one update a file."""
@@ -104,22 +134,6 @@ class Attachment:
         update = self._take(end.state if end else "lost")
         return replace(update, error=end.error if end else None)
 
-    async def _ask(self) -> RunUpdate:
-        """Nothing new for a while: let the host say whether that very process still runs."""
-        state = await launch.state(self.host, self.python, self.harness, self.run_dir)
-        if state in ("running", "starting"):
-            return RunUpdate("running")
-        if state != "lost":
-            return await self._look()
-        sizes = await self._sizes()
-        for name in AT_THE_END:
-            await self._fetch(name, sizes.get(name))
-        last = _last_line(self.home / "log.txt")
-        return RunUpdate(
-            "lost",
-            error=f"the process is gone from {self.host.name} without an exit record; last log line: {last}",
-        )
-
     async def _sizes(self) -> dict[str, int]:
         """One look at the run directory: the size of every file in it, in bytes."""
         return {entry.name: entry.stat.size for entry in await self.host.list(self.run_dir)}
@@ -128,7 +142,8 @@ class Attachment:
         path = posixpath.join(self.run_dir, name)
         while copy.offset < size:
             data = await self.host.read(path, copy.offset, min(CHUNK, size - copy.offset))
-            with (self.home / name).open("ab") as stream:
+            with _opened(self.home / name) as stream:
+                stream.seek(copy.offset)
                 stream.write(data)
             copy.offset += len(data)
             self._split(copy, data)
@@ -156,10 +171,13 @@ class Attachment:
         if size is None:
             return
         path = posixpath.join(self.run_dir, name)
-        part = self.home / f".{name}.part"
-        with part.open("wb") as stream:
-            for offset in range(0, size, CHUNK):
-                stream.write(await self.host.read(path, offset, min(CHUNK, size - offset)))
+        chunks = [await self.host.read(path, offset, min(CHUNK, size - offset)) for offset in range(0, size, CHUNK)]
+        self._keep(name, b"".join(chunks))
+
+    def _keep(self, name: str, data: bytes) -> None:
+        """Write a file at home under a name of its own, then rename."""
+        part = self.home / f".{name}.{os.getpid()}.part"
+        part.write_bytes(data)
         part.replace(self.home / name)
 
 
@@ -167,6 +185,11 @@ def exit_of(home: Path) -> ExitRecord | None:
     """The end of a run as it came home; None while it is not known. Raises RecordError when the file is damaged."""
     path = home / "exit.json"
     return loads(ExitRecord, path.read_bytes(), str(path)) if path.exists() else None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A file to write into, made where it is missing."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
 
 
 def _last_line(path: Path) -> str:

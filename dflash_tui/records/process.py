@@ -21,7 +21,8 @@ class ProcessRecord:
 
 @dataclass(frozen=True)
 class ExitRecord:
-    """``exit.json``: written last. `error` is one sentence, None on success; `state` is finished, failed or stopped."""
+    """``exit.json``: written last. `error` is one sentence, None on success; `state` is finished, failed or stopped,
+    and in the workstation's copy also lost, when the host said so."""
 
     state: RunState
     code: int

@@ -82,6 +82,22 @@ class Store:
             None,
         )
 
+    def unended(self, request_id: str) -> tuple[StoredRun, ...]:
+        """The runs of a request whose end is not known here, newest first."""
+        return tuple(
+            run for run in self.runs() if run.exit is None and run.manifest and run.manifest.request_id == request_id
+        )
+
+    def run_called(self, reference: str) -> StoredRun | None:
+        """The run that a person means, as `resolve` would find it; None when they mean a pin, a file or nothing."""
+        runs = {run.run_id: run for run in self.runs()}
+        if reference in runs:
+            return runs[reference]
+        if reference in self.pins.entries() or _exists(Path(reference).expanduser()):
+            return None
+        matching = [run for run_id, run in runs.items() if reference and run_id.startswith(reference)]
+        return matching[0] if len(matching) == 1 else None
+
     def resolve(self, reference: str) -> Evaluation:
         """The evaluation that a person means: a run id, a pin's name, a path to a result file or run folder, or the
         unique beginning of a run id, in this order.

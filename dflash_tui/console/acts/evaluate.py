@@ -8,16 +8,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, fetch
-from dflash_tui.console.acts.follow import follow
+from dflash_tui.console.acts.follow import ask, follow
+from dflash_tui.console.acts.reattach import begun
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import launch, rundir
-from dflash_tui.evals.errors import RunEnded
+from dflash_tui.evals.errors import EvaluationError, RunEnded
 from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
 from dflash_tui.evals.ship import harness_file, ship
 from dflash_tui.evals.survey import survey
@@ -37,7 +37,7 @@ WEIGHT_ENDINGS = (".safetensors", ".pt", ".bin")
 
 @dataclass(frozen=True)
 class Evaluated:
-    """`existing`: the same request had been answered before, and that run is returned."""
+    """`existing`: the same request had been answered or begun before, and that run is returned: none was started."""
 
     run_id: str
     existing: bool
@@ -69,8 +69,8 @@ async def evaluate(
     """Evaluate the newest complete checkpoint (or that of `step`), or `model`: a drafter that lies on the evaluation
     host and belongs to no training.
 
-    Starts nothing when the same request was answered before, unless `again`. Raises TROUBLE; the job's pane tells it
-    too. Cancelling detaches: the run goes on.
+    Starts nothing when the same request was answered before, or is being answered by a run that was left (that is
+    followed then), unless `again`. Raises TROUBLE; the job's pane tells it too. Cancelling detaches: the run goes on.
     """
     if preset not in PRESETS:
         raise ConsoleError(f"preset: found {preset!r}, expected {' or '.join(PRESETS)}")
@@ -89,7 +89,7 @@ async def evaluate(
             console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
             raise
         except asyncio.CancelledError:
-            console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
+            _left(console, job)
             raise
 
 
@@ -184,16 +184,36 @@ async def _evaluate(
     console.emit(_told(job, plan))
     for warning in plan.warnings:
         console.emit(happened.Noticed("warn", warning))
-    if not again and (known := console.store.find_request(plan.manifest.request_id)):
+    request = plan.manifest.request_id
+    if not again and (known := console.store.find_request(request)):
         return _existing(console, job, known)
+    if not again and (left := await begun(console, harness, request)):
+        if left.ended:
+            return _existing(console, job, left.run_id)
+        console.emit(happened.EvaluationStarted(job, left.run_id, left.run_dir, host.name))
+        console.emit(happened.Noticed("info", f"{left.run_id} works on the same request already; it is followed"))
+        return await _followed(console, job, left.run_id, left.run_dir, harness, existing=True)
     run_id, run_dir = await _create(console, host, subject, plan, now)
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
-    await launch.start(host, settings.python, harness, "evaluate", run_dir)
+    try:
+        await launch.start(host, settings.python, harness, "evaluate", run_dir)
+    except EvaluationError:
+        await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
+        raise
+    return await _followed(console, job, run_id, run_dir, harness, existing=False)
+
+
+async def _followed(
+    console: Console, job: str, run_id: str, run_dir: str, harness: str, *, existing: bool
+) -> Evaluated:
     home = console.store.run_folder(run_id)
     ended = await follow(console, job, run_id, run_dir, harness, home)
     if ended.state != "finished":
         raise RunEnded(run_id, ended.state, ended.error)
-    return _finished(console, job, run_id, home)
+    evaluation = from_run(home)
+    console.emit(happened.EvaluationEnded(job, run_id, "finished"))
+    show(console, evaluation)
+    return Evaluated(run_id, existing, evaluation)
 
 
 def _told(job: str, plan: Plan) -> happened.PlanMade:
@@ -242,8 +262,12 @@ def _existing(console: Console, job: str, run_id: str) -> Evaluated:
     return Evaluated(run_id, True, evaluation)
 
 
-def _finished(console: Console, job: str, run_id: str, home: Path) -> Evaluated:
-    evaluation = from_run(home)
-    console.emit(happened.EvaluationEnded(job, run_id, "finished"))
-    show(console, evaluation)
-    return Evaluated(run_id, False, evaluation)
+def _left(console: Console, job: str) -> None:
+    """Say what a cancelled job leaves: nothing, or a run that goes on."""
+    pane = console.state.evaluation
+    if pane.job != job or pane.state != "running":
+        console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
+        return
+    sentence = f"{pane.run_id} goes on at {pane.host}; the same request finds it again"
+    console.emit(happened.Noticed("info", sentence))
+    console.emit(happened.EvaluationEnded(job, pane.run_id, "stopped", error=sentence))

@@ -34,5 +34,13 @@ async def follow(console: Console, job: str, run_id: str, run_dir: str, harness:
                 happened.EvaluationAdvanced(job, run_id, update.state, update.progress, update.blocks, update.log)
             )
 
-    attachment = Attachment(console.evaluation_host, console.config.evaluation.python, harness, run_dir, home)
-    return await attachment.follow(tell)
+    return await _attachment(console, run_dir, harness, home).follow(tell)
+
+
+async def ask(console: Console, run_dir: str, harness: str, home: Path) -> RunUpdate:
+    """What became of a run, as its host says now; what it has written comes home. Raises HostError, EvaluationError."""
+    return await _attachment(console, run_dir, harness, home).ask()
+
+
+def _attachment(console: Console, run_dir: str, harness: str, home: Path) -> Attachment:
+    return Attachment(console.evaluation_host, console.config.evaluation.python, harness, run_dir, home)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import baselines
+from dflash_tui.console.acts import baselines, reattach
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import evaluate as evaluating
 from dflash_tui.console.acts import fetch as fetching
@@ -22,6 +22,7 @@ from dflash_tui.console.answers import (
     entry,
 )
 from dflash_tui.console.console import Console
+from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.hosts.base import HostError
 from dflash_tui.records.codec import to_data
 from dflash_tui.results.caveats import caveats_of
@@ -116,6 +117,20 @@ async def live_now(console: Console) -> dict[str, Any] | None:
         console.emit(happened.Noticed("warn", f"the training can't be read now: {error}"))
         return None
     return next((fact.value for fact in snapshot.facts if fact.kind == "train.live"), None)
+
+
+async def catch_up(console: Console, run_id: str, *, to_the_end: bool) -> None:
+    """Bring home what a run has written since it was left; `to_the_end` waits for it. What goes wrong is a notice: what
+    lies here can be shown nevertheless. A run on another host than the config's is left alone."""
+    if run_id not in reattach.left_running(console.store, console.evaluation_host.name):
+        return
+    try:
+        if to_the_end:
+            await reattach.reattach(console, run_id)
+        else:
+            await reattach.look_after(console, run_id)
+    except (EvaluationError, HostError) as error:
+        console.emit(happened.Noticed("warn", str(error)))
 
 
 async def training_log(console: Console, arguments: argparse.Namespace) -> Logs:

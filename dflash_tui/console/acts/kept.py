@@ -46,7 +46,7 @@ def show(store: Store, arguments: argparse.Namespace) -> Show:
 
 def logs(store: Store, arguments: argparse.Namespace) -> Logs:
     """The last lines of a run's log as it came home."""
-    run = next((run for run in store.runs() if run.run_id == arguments.result), None)
+    run = store.run_called(arguments.result)
     if run is None:
         known = ", ".join(run.run_id for run in store.runs()) or "none"
         raise UnknownReference(f"no run {arguments.result!r}; runs: {known}")
@@ -84,6 +84,12 @@ def compare(store: Store, arguments: argparse.Namespace) -> Compared:
         rows=found.rows,
         pairing=found.pairing,
     )
+
+
+def unended(store: Store, reference: str) -> StoredRun | None:
+    """The run that is meant, when its end is not known here."""
+    run = store.run_called(reference)
+    return run if run and run.manifest and run.exit is None else None
 
 
 def trained_as(store: Store, reference: str) -> str | None:

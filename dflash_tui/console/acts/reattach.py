@@ -1,30 +1,67 @@
-"""Evaluations that were running when the last face closed: found again, followed to their end."""
+"""Evaluations whose end is not known here: found again, asked after, followed to their end."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts.follow import follow
+from dflash_tui.console.acts.follow import ask, follow
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.errors import RunEnded
 from dflash_tui.evals.ship import ship
-from dflash_tui.records.facts import Fact
+from dflash_tui.records.manifest import Manifest
 from dflash_tui.results.evaluation import from_run, read_manifest
-from dflash_tui.results.store import Store
+from dflash_tui.results.store import Store, StoredRun
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
 
+@dataclass(frozen=True)
+class Left:
+    """A run whose end was not known here. `ended` is True when it has finished meanwhile and its results came home."""
+
+    run_id: str
+    run_dir: str
+    home: Path
+    ended: bool
+
+
 def left_running(store: Store, host: str) -> tuple[str, ...]:
     """Runs on `host` whose end is not known here, oldest first."""
-    return tuple(
-        run.run_id
-        for run in reversed(store.runs())
-        if run.manifest and run.exit is None and _fact(run.manifest.facts, "run.directory", host)
-    )
+    return tuple(run.run_id for run in reversed(store.runs()) if run.exit is None and run_directory(run, host))
+
+
+def run_directory(run: StoredRun, host: str) -> str:
+    """Where a run lies on `host`; "" when it lies elsewhere, or is not known well enough."""
+    return _directory(run.manifest, host) if run.manifest else ""
+
+
+async def begun(console: Console, harness: str, request_id: str) -> Left | None:
+    """The run that answers a request already or still works on it, though its end was not known here.
+
+    The host is asked after each such run; one that failed, was stopped or lost is told, and stands in nobody's way.
+    Raises TROUBLE.
+    """
+    for run in console.store.unended(request_id):
+        if not (run_dir := run_directory(run, console.evaluation_host.name)):
+            continue
+        update = await ask(console, run_dir, harness, run.folder)
+        if update.state in ("starting", "running", "finished"):
+            return Left(run.run_id, run_dir, run.folder, update.state == "finished")
+        console.emit(happened.Noticed("warn", f"{run.run_id} was {update.state}: {update.error or 'see its log'}"))
+    return None
+
+
+async def look_after(console: Console, run_id: str) -> None:
+    """Bring home what a run has written so far, and its end where it has ended. Raises TROUBLE."""
+    home = console.store.run_folder(run_id)
+    run_dir = _directory(read_manifest(home), console.evaluation_host.name)
+    harness = await ship(console.evaluation_host, console.config.evaluation.root)
+    await ask(console, run_dir, harness, home)
 
 
 async def reattach(console: Console, run_id: str) -> None:
@@ -32,7 +69,7 @@ async def reattach(console: Console, run_id: str) -> None:
     home = console.store.run_folder(run_id)
     manifest = read_manifest(home)
     host = console.evaluation_host
-    run_dir = _fact(manifest.facts, "run.directory", host.name)
+    run_dir = _directory(manifest, host.name)
     job = console.new_job()
     async with console.turn:
         console.emit(happened.EvaluationAsked(job, manifest.preset, f"found again: {run_id}"))
@@ -49,7 +86,9 @@ async def reattach(console: Console, run_id: str) -> None:
         console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
         try:
             harness = await ship(host, console.config.evaluation.root)
-            ended = await follow(console, job, run_id, run_dir, harness, home)
+            ended = await ask(console, run_dir, harness, home)
+            if ended.state != "lost":
+                ended = await follow(console, job, run_id, run_dir, harness, home)
             if ended.state != "finished":
                 raise RunEnded(run_id, ended.state, ended.error)
         except RunEnded as error:
@@ -62,5 +101,6 @@ async def reattach(console: Console, run_id: str) -> None:
         show(console, from_run(home))
 
 
-def _fact(facts: tuple[Fact, ...], kind: str, host: str) -> str:
-    return next((str(fact.value) for fact in facts if fact.kind == kind and fact.source.host == host), "")
+def _directory(manifest: Manifest, host: str) -> str:
+    facts = (fact for fact in manifest.facts if fact.kind == "run.directory" and fact.source.host == host)
+    return next((str(fact.value) for fact in facts), "")
