@@ -20,8 +20,7 @@ from dflash_tui.demo.errors import DemoError
 from dflash_tui.demo.world import DemoWorld
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import Evaluation
-from dflash_tui.results.caveats import caveats_of
-from dflash_tui.results.compare import compare
+from dflash_tui.results.caveats import caveats_of, caveats_of_pair, merged
 from dflash_tui.results.store import Store
 
 BASELINE = "baseline"
@@ -96,14 +95,15 @@ async def run_headless(say: Callable[[str], None], *, block_size: int = 0, all_p
             if len(checkpoints) >= CHECKPOINTS and checkpoints[-1].pooled.streak["top1"] >= PASSED:
                 break
         return DemoAnswer(
-            baseline=entry(baseline, _caveats(baseline, None)),
+            baseline=entry(baseline, caveats_of(baseline)),
             checkpoints=tuple(entry(item, _caveats(item, baseline)) for item in checkpoints),
         )
 
 
-def _caveats(evaluation: Evaluation, baseline: Evaluation | None) -> tuple[Finding, ...]:
-    """All that is doubtful about a result, beside the baseline where there is one."""
-    return compare(evaluation, baseline).caveats if baseline else caveats_of(evaluation)
+def _caveats(evaluation: Evaluation, baseline: Evaluation) -> tuple[Finding, ...]:
+    """What is doubtful about a checkpoint's result and about setting it beside the baseline; what is doubtful about
+    the baseline itself stands in its own entry."""
+    return merged((*caveats_of(evaluation), *caveats_of_pair(evaluation, baseline)))
 
 
 async def _next_checkpoint(console: Console, world: DemoWorld, after: int | None) -> int | None:
