@@ -174,7 +174,7 @@ async def test_leaving_asks_while_something_runs_and_only_y_says_yes(key: str, m
         await pilot.press(key)
         await pilot.press("y")  # too soon: the key may still be repeating
         assert session.top == "Confirm"
-        clock[0] += 0.3
+        clock[0] += 1.0
         await pilot.press("y")
         await pilot.pause()
         assert not session.app.is_running
@@ -188,7 +188,7 @@ async def test_stopping_asks_with_the_host_and_begins_only_after_yes(monkeypatch
         assert session.console.begun == []
         await pilot.press("K")
         assert "ct129" in _text(session.app)
-        clock[0] += 0.3
+        clock[0] += 1.0
         await pilot.press("y")
     assert session.console.begun == [("stop", {})]
 
