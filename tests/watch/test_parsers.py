@@ -34,6 +34,12 @@ def test_reads_the_line_of_the_story() -> None:
     assert found.logged_at == datetime(2026, 5, 21, 9, 36, 25)
 
 
+@pytest.mark.parametrize("speed", ["inf", "nan", "n/a"])
+def test_the_value_before_a_speed_that_is_no_number_is_not_the_speed(speed: str) -> None:
+    found = one(f"step=5329/20000 loss=2.0065 block_size=32 tok/s={speed}")
+    assert (found.block_size, found.throughput) == (32, None)
+
+
 def test_reads_the_announcement_of_a_save() -> None:
     found = one("[2026-05-21 09:00:35] saved checkpoint: /workspace/checkpoints/step_4000/checkpoint.pt")
     assert found.announcement is not None

@@ -18,14 +18,16 @@ _SPEED_UNIT = (
     r"(?:tok(?:en)?s?/s(?:ec(?:ond)?)?|samples?/s(?:ec)?|it/s|steps?/s(?:ec)?|s(?:ec)?/step|s(?:ec)?/it)"
     r"(?:/gpu|/device)?"
 )
+_ODD = r"(?:nan(?:\((?:ind|snan)\))?|inf(?:inity)?|n/a|none|null)"
 _UNIT = rf"(?:[KMGTBk]?{_SPEED_UNIT}|[KMGT]i?B|ms|us|min|s|%|[KMGTB])"
 _VALUE = re.compile(
     rf"(?<![\w.#/\\-])(?:"
     rf"(?P<time>{_CLOCK})(?![\w:])"
     rf"|(?P<span>{_SPAN})"
     rf"|(?P<number>{_DIGITS})(?:\s?/\s{{0,12}}(?P<of>\d(?:[\d,_.]{{0,24}}\d)?(?![\w/])))?"
-    rf"(?P<unit>{_UNIT}(?![\w])|\s[KMGTBk]?{_SPEED_UNIT}(?![\w/]|\s*[=:]?\s*[-+.\d])|\s(?:ms|min)(?!\w))?(?![\w]|\.\d)"
-    rf"|(?P<odd>[-+]?(?:nan|inf|infinity)(?:\((?:ind|snan)\))?|n/a|none|null)(?![\w/])"
+    rf"(?P<unit>{_UNIT}(?![\w])|\s[KMGTBk]?{_SPEED_UNIT}(?![\w/]|\s*[=:]?\s*(?:[-+.\d]|{_ODD}))|\s(?:ms|min)(?!\w))?"
+    rf"(?![\w]|\.\d)"
+    rf"|(?P<odd>[-+]?{_ODD})(?![\w/])"
     rf"|(?P<tensor>tensor\([^()]{{0,120}}\))"
     rf")",
     re.IGNORECASE,
