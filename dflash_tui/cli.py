@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from dflash_tui.config import Config
     from dflash_tui.console.console import Console
+    from dflash_tui.console.session import Shown
     from dflash_tui.results.store import Store
 
 DONE, FAILED, USAGE, NOT_COMPARABLE, INTERRUPTED = 0, 1, 2, 3, 130
@@ -258,24 +259,26 @@ def _app(arguments: argparse.Namespace) -> int:
     if sentence := refusal():
         print(sentence, file=sys.stderr)
         return USAGE
+    from dflash_tui.console.session import Session
+    from dflash_tui.console.state import State, TrainingPane
+
     config = load_config(config_path(arguments))
-    from dflash_tui.console.console import Console
+    session = Session(config, open_store(arguments))
+    named = State(training=TrainingPane(name=config.training.name, host=config.training.host))
+    return run_async(_face(session, theme=arguments.theme or config.theme, state=named))
 
-    console = Console(config, open_store(arguments))
-    return run_async(_face(arguments, console=console, theme=arguments.theme or config.theme, close=console.close))
 
-
-async def _face(arguments: argparse.Namespace, *, close: Callable[[], Awaitable[None]], **options: Any) -> int:
-    """The app until it is quit; then `close` whatever it was shown."""
+async def _face(shown: Shown, **options: Any) -> int:
+    """The app until it is quit; then what it was shown is closed."""
     from platformdirs import user_config_path
 
-    from dflash_tui.tui.app import DflashApp
+    from dflash_tui.tui.start import make_app
 
-    app = DflashApp(themes=(user_config_path("dflash-tui") / "themes",), **options)
+    app = make_app(connect=shown.connect, themes=(user_config_path("dflash-tui") / "themes",), **options)
     try:
         await app.run_async()
     finally:
-        await close()
+        await shown.close()
     return app.return_code or DONE
 
 
@@ -296,9 +299,8 @@ def _demo(arguments: argparse.Namespace) -> int:
         return USAGE
     from dflash_tui.demo.session import DemoSession
 
-    session = DemoSession(block_size=arguments.block_size)
     theme = {"theme": arguments.theme} if arguments.theme else {}
-    return run_async(_face(arguments, connect=session.connect, close=session.close, **theme))
+    return run_async(_face(DemoSession(block_size=arguments.block_size), **theme))
 
 
 def _headless_demo(arguments: argparse.Namespace) -> int:

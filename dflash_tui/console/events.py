@@ -9,7 +9,7 @@ from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.process import ProgressRecord, RunState
 from dflash_tui.records.result import Evaluation
-from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.watch.events import CheckpointsListed, HostAnswered, TrainingProgressed, WatchLost, WatchRestored
 
 Level = Literal["info", "warn", "error"]

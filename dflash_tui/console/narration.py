@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dflash_tui.console import events as happened
-from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.transfer.progress import TransferProgress
 
 
 def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:

@@ -12,7 +12,7 @@ from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.process import ProgressRecord
 from dflash_tui.records.result import Evaluation, Score
-from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.watch import events as seen
 from dflash_tui.watch.progress import Progress
 

@@ -91,6 +91,8 @@ def _status(answer: answers.Status) -> Iterable[str]:
         yield "no complete checkpoint yet"
     if answer.last_line:
         yield f"last line: {answer.last_line}"
+    for problem in answer.problems:
+        yield f"{GLYPHS['warn']} {problem}"
 
 
 def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:

@@ -4,7 +4,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.state import LOG_LINES, State, TrainingPane, fold
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.checkpoint import Completeness, SavedCheckpoint
-from dflash_tui.transfer.relay import TransferProgress
+from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.watch.events import CheckpointsListed, HostAnswered, TrainingProgressed, WatchLost, WatchRestored
 from dflash_tui.watch.progress import Progress
 
