@@ -151,7 +151,9 @@ def _connecting(name: str, address: SshAddress, seen: list[str]) -> Iterator[Non
     except TimeoutError as error:
         raise HostUnreachable(f"{where}: no answer within {CONNECT_SECONDS} s") from error
     except OSError as error:
-        raise HostUnreachable(f"{where}: no connection: {error.strerror or error}") from error
+        # asyncio words a refused connection for programmers; the number says it plainly.
+        said = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        raise HostUnreachable(f"{where}: no connection: {said}") from error
     except ValueError as error:
         # asyncssh's errors in configuration and key files.
         raise HostError(f"{where}: the SSH configuration or a key can't be used: {error}") from error
