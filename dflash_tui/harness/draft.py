@@ -20,8 +20,9 @@ from dflash_tui.records.result import METRICS
 
 GROUP = 8
 """Blocks that go through the drafter together: enough rows for an efficient matrix product, little memory."""
-TILE = 8192
-"""Head rows at a time; with 8 blocks of 16 a tile is 4 MB; all logits of a 248,320-token vocabulary are 119."""
+TILE = 4096
+"""Head rows at a time; with 8 blocks of 16 a tile is 2 MB; all logits of a 248,320-token vocabulary are 119. The first
+tile is sorted whole, so a larger one costs more (`tests.bench.evaluation`)."""
 DECIDING_RANK = max(int(metric[3:]) for metric in METRICS)
 
 
