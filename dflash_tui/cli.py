@@ -78,10 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
     command("status", _online("status"), "the training as it is now")
     command("checkpoints", _online("checkpoints"), "the training's checkpoints, newest last")
     fetch = command("fetch", _online("fetch"), "move the newest complete checkpoint to the evaluation host")
-    fetch.add_argument("--step", type=int, help="this step instead of the newest")
+    fetch.add_argument("--step", type=_step, help="this step instead of the newest")
     evaluate = command("eval", _online("eval"), "fetch and evaluate the newest complete checkpoint")
     evaluate.add_argument("--preset", choices=("quick", "full"), default="quick")
-    evaluate.add_argument("--step", type=int, help="this step instead of the newest")
+    evaluate.add_argument("--step", type=_step, help="this step instead of the newest")
     evaluate.add_argument("--block-size", type=_block_size, default=0, help="tokens in a block, anchor included")
     evaluate.add_argument("--again", action="store_true", help="evaluate even if the same request was answered before")
     evaluate.add_argument("--against", help="run id, pin name or result file to compare with")
@@ -91,7 +91,7 @@ def build_parser() -> argparse.ArgumentParser:
     show.add_argument("result", metavar="RUN", help="run id, pin name or result file")
     logs = command("logs", _logs, "a run's log, or the training's")
     logs.add_argument("result", metavar="RUN", nargs="?", help="run id; without it the training's log")
-    logs.add_argument("-n", "--lines", type=int, default=50, help="how many last lines (default 50)")
+    logs.add_argument("-n", "--lines", type=_lines, default=50, help="how many last lines (default 50)")
     load = command("import", _offline("import"), "pin a result file of any known shape")
     load.add_argument("file", type=Path)
     load.add_argument("--as", dest="name", help="name of the pin (default: the file's name)")
@@ -114,9 +114,21 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _block_size(text: str) -> int:
-    value = int(text)
-    if not 2 <= value <= 256:
-        raise argparse.ArgumentTypeError(f"found {value}, expected 2 to 256")
+    return _whole(text, 2, 256)
+
+
+def _lines(text: str) -> int:
+    return _whole(text, 1, 1_000_000)
+
+
+def _step(text: str) -> int:
+    return _whole(text, 0, 10**15)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    value = int(text) if text.isdecimal() and len(text) < 20 else -1
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"found {text[:40]!r}, expected a whole number from {least} to {most}")
     return value
 
 
@@ -168,7 +180,11 @@ def run_async(work: Awaitable[int]) -> int:
 def _print(answer: Any, arguments: argparse.Namespace) -> None:
     from dflash_tui.console.words import as_json, as_text
 
-    print(as_json(answer) if arguments.json else as_text(answer), flush=True)
+    encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
+    if arguments.json:
+        print(as_json(answer, encoding), flush=True)
+    else:  # a terminal without τ still shows the rest
+        print(as_text(answer).encode(encoding, "backslashreplace").decode(encoding), flush=True)
 
 
 def _online(name: str) -> Callable[[argparse.Namespace], int]:

@@ -49,7 +49,7 @@ class Entry:
 class Status:
     """``status``: the training's log as read once. `seconds` since the newest logged step;
     `steps_behind` is live step minus newest complete checkpoint's; `eta_seconds` and `steps_per_second` come from the
-    log's time stamps, or are null. `problems`: what could not be read, as sentences."""
+    log's time stamps, or are null; a stalled training has no ETA. `problems`: what could not be read, as sentences."""
 
     training: str
     host: str
@@ -113,7 +113,8 @@ class CaptureAnswer:
 
 @dataclass(frozen=True)
 class RunLine:
-    """A run kept on this workstation. `state`: finished, failed, stopped, lost, or running (no end known)."""
+    """A run kept on this workstation. `state`: finished, failed, stopped, lost, running (no end known here), or damaged
+    (its records can't be read)."""
 
     run_id: str
     state: str
@@ -128,10 +129,11 @@ class RunLine:
 
 @dataclass(frozen=True)
 class Runs:
-    """``runs``: every run, oldest first, and the pins."""
+    """``runs``: every run, oldest first, and the pins. `problems`: what could not be read, as sentences."""
 
     runs: tuple[RunLine, ...]
     pins: tuple[dict[str, Any], ...]
+    problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
 from dflash_tui.console import answers
 from dflash_tui.console.narration import megabytes
-from dflash_tui.records.codec import dumps
+from dflash_tui.records.codec import dumps, to_data
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS
 
@@ -16,9 +17,15 @@ GLYPHS = {"void": "⊘", "block": "✖", "warn": "▲", "note": "●"}
 NAMES = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8"}
 
 
-def as_json(answer: Any) -> str:
-    """Strict JSON, one document."""
-    return dumps(answer, indent=1)
+def as_json(answer: Any, encoding: str = "utf-8") -> str:
+    """Strict JSON, one document. What `encoding` can't say (a name that is no UTF-8, a terminal of another charset) is
+    escaped as JSON escapes it."""
+    text = dumps(answer, indent=1)
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return json.dumps(to_data(answer), indent=1, allow_nan=False)
+    return text
 
 
 def plain(text: str) -> str:
@@ -74,8 +81,9 @@ def _lines(answer: Any) -> Iterable[str]:
 
 def _status(answer: answers.Status) -> Iterable[str]:
     total = f"/{answer.total:,}" if answer.total else ""
+    age = f", {ago(answer.seconds)}" if answer.seconds is not None else ""
     yield f"{answer.training} on {answer.host}: " + (
-        f"step {answer.step:,}{total}" if answer.step is not None else f"no step yet ({answer.phase})"
+        f"step {answer.step:,}{total}{age}" if answer.step is not None else f"no step yet ({answer.phase})"
     )
     if answer.loss is not None:
         yield f"loss {answer.loss:.4f}" + (f"  lr {answer.lr:.2e}" if answer.lr is not None else "")
@@ -93,6 +101,14 @@ def _status(answer: answers.Status) -> Iterable[str]:
         yield f"last line: {answer.last_line}"
     for problem in answer.problems:
         yield f"{GLYPHS['warn']} {problem}"
+
+
+def ago(seconds: float) -> str:
+    """How long ago something was, in its largest unit."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit} ago"
+    return f"{seconds:.0f} s ago"
 
 
 def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:
@@ -150,7 +166,9 @@ def _runs(answer: answers.Runs) -> Iterable[str]:
         yield f"{run.run_id}  {run.state:9} {streak}  {run.blocks} blocks"
     for pin in answer.pins:
         yield f"pin {pin['name']}  {pin['sha256'][:12]}"
-    if not answer.runs and not answer.pins:
+    for problem in answer.problems:
+        yield f"{GLYPHS['warn']} {problem}"
+    if not answer.runs and not answer.pins and not answer.problems:
         yield "no runs yet; dflash-tui eval makes one"
 
 

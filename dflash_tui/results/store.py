@@ -93,7 +93,7 @@ class Store:
         runs = {run.run_id: run for run in self.runs()}
         if reference in runs:
             return runs[reference]
-        if reference in self.pins.entries() or _exists(Path(reference).expanduser()):
+        if reference in self.pins.entries() or _exists(_path(reference)):
             return None
         matching = [run for run_id, run in runs.items() if reference and run_id.startswith(reference)]
         return matching[0] if len(matching) == 1 else None
@@ -109,7 +109,7 @@ class Store:
         pins = self.pins.entries()
         if reference in pins:
             return self.pins.load(reference)
-        path = Path(reference).expanduser()
+        path = _path(reference)
         if reference and _exists(path):
             return import_file(path, path.resolve().stem if path.is_file() else path.resolve().name)
         ids = [run.run_id for run in self.runs()]
@@ -123,6 +123,14 @@ class Store:
         raise UnknownReference(
             f"{reference!r} is no run, pin or file; runs: {_listed(ids)}; pins: {_listed(list(pins))}"
         )
+
+
+def _path(reference: str) -> Path:
+    path = Path(reference)
+    try:
+        return path.expanduser()
+    except RuntimeError:  # `~nobody`, or no home at all: then it is a name like another
+        return path
 
 
 def _exists(path: Path) -> bool:

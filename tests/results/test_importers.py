@@ -158,3 +158,8 @@ def test_any_json_is_read_or_refused_in_a_sentence(
     path = _file(tmp_path_factory.mktemp("any"), {**AVERAGES, **data} if whole else data)
     with contextlib.suppress(NotRecognised, ResultDamaged):
         assert set(import_file(path, "mine").pooled.streak) == {"top1", "top4", "top8"}
+
+
+def test_a_device_is_no_result_file() -> None:
+    with pytest.raises(NotRecognised, match="no regular file"):
+        import_file(Path("/dev/zero"), "endless")

@@ -54,7 +54,10 @@ def facts(console: Console) -> tuple[Fact, ...]:
     configured = [baseline.name for baseline in console.config.baselines]
     if not configured:
         return ()
-    pinned = console.store.pins.entries()
+    try:
+        pinned = set(console.store.pins.entries())
+    except ResultError:
+        pinned = set()  # whoever looks for one says why none can be read
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     source = Source("", console.config.path, "baseline")
     found = [name for name in configured if name in pinned]

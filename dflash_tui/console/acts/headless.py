@@ -11,7 +11,7 @@ from dflash_tui.console.acts import baselines, reattach
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import evaluate as evaluating
 from dflash_tui.console.acts import fetch as fetching
-from dflash_tui.console.acts.shown import baseline_for
+from dflash_tui.console.acts.shown import baseline_or_notice
 from dflash_tui.console.answers import (
     CaptureAnswer,
     Checkpoints,
@@ -50,7 +50,7 @@ async def status(console: Console, arguments: argparse.Namespace) -> Status:
         lr=progress.lr,
         throughput=to_data(progress.throughput),
         steps_per_second=progress.rate.steps_per_second if progress.rate else None,
-        eta_seconds=progress.eta_seconds,
+        eta_seconds=None if progress.stalled else progress.eta_seconds,
         phase=progress.phase,
         last_line=progress.last_line.text if progress.last_line else "",
         seconds=step_age(progress, console.clock()),
@@ -83,7 +83,10 @@ async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
 
 async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswer:
     """Fetch and evaluate a checkpoint."""
+    console.against = arguments.against
     await baselines.refresh(console)
+    if arguments.against:
+        console.store.resolve(arguments.against)  # a name that means nothing must not cost an evaluation
     done = await evaluating.evaluate(
         console,
         preset=arguments.preset,
@@ -91,7 +94,7 @@ async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswe
         block_size=arguments.block_size,
         again=arguments.again,
     )
-    previous = baseline_for(console.store, console.config, done.evaluation, arguments.against)
+    previous = baseline_or_notice(console, done.evaluation)
     comparison = compare(done.evaluation, previous) if previous else None
     caveats = comparison.caveats if comparison else caveats_of(done.evaluation)
     return EvalAnswer(existing=done.existing, result=entry(done.evaluation, caveats), comparison=comparison)

@@ -19,7 +19,7 @@ from dflash_tui.console.answers import (
     Show,
     entry,
 )
-from dflash_tui.records.codec import loads
+from dflash_tui.records.codec import RecordError, loads
 from dflash_tui.records.result import Results
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare as set_against
@@ -31,11 +31,15 @@ from dflash_tui.results.store import Store, StoredRun
 
 
 def runs(store: Store, arguments: argparse.Namespace) -> Runs:
-    """Every run, oldest first, and the pins."""
-    return Runs(
-        runs=tuple(_line(run) for run in reversed(store.runs()) if run.manifest),
-        pins=tuple({"name": name, **asdict(pin)} for name, pin in store.pins.entries().items()),
-    )
+    """Every run, oldest first, and the pins. What is damaged is said and hides nothing else."""
+    problems: list[str] = []
+    lines = tuple(_line(run, problems) for run in reversed(store.runs()))
+    try:
+        pins = tuple({"name": name, **asdict(pin)} for name, pin in store.pins.entries().items())
+    except ResultError as error:
+        pins = ()
+        problems.append(str(error))
+    return Runs(lines, pins, tuple(problems))
 
 
 def show(store: Store, arguments: argparse.Namespace) -> Show:
@@ -132,13 +136,24 @@ def _pinned(store: Store, path: Path, name: str) -> ImportAnswer:
     )
 
 
-def _line(run: StoredRun) -> RunLine:
-    assert run.manifest is not None
-    manifest, path = run.manifest, run.folder / "results.json"
-    pooled = loads(Results, path.read_bytes(), str(path)).pooled if run.has_results else None
+def _line(run: StoredRun, problems: list[str]) -> RunLine:
+    """`problems` gains a sentence where a record can't be read."""
+    manifest, path, error, pooled = run.manifest, run.folder / "results.json", run.error, None
+    if run.has_results and error is None:
+        try:
+            pooled = loads(Results, path.read_bytes(), str(path)).pooled
+        except OSError as problem:
+            error = f"{path}: can't be read ({problem.strerror})"
+        except RecordError as problem:
+            error = str(problem)
+    state = "damaged" if error else run.exit.state if run.exit else "running"
+    if error:
+        problems.append(error)
+    if manifest is None:
+        return RunLine(run.run_id, state, "", "", None, "", 0, {}, 0)
     return RunLine(
         run_id=run.run_id,
-        state=run.exit.state if run.exit else "running",
+        state=state,
         created_at=manifest.created_at,
         training=manifest.checkpoint.training,
         step=manifest.checkpoint.step,

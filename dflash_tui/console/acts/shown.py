@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 def show(console: Console, current: Evaluation) -> None:
-    """Show a result beside its baseline."""
-    previous = baseline_for(console.store, console.config, current, console.against)
+    """Show a result beside its baseline; one that is damaged is told, and hides no result."""
+    previous = baseline_or_notice(console, current)
     comparison = compare(current, previous) if previous else None
     console.emit(
         happened.ResultsChanged(
@@ -31,7 +31,7 @@ def show(console: Console, current: Evaluation) -> None:
             comparison=comparison,
             caveats=comparison.caveats if comparison else caveats_of(current),
             runs=tuple(run.run_id for run in console.store.runs()),
-            pins=tuple(console.store.pins.entries()),
+            pins=_pins(console.store),
         )
     )
 
@@ -58,6 +58,15 @@ def baseline_for(store: Store, config: Config, current: Evaluation, against: str
     return None
 
 
+def baseline_or_notice(console: Console, current: Evaluation) -> Evaluation | None:
+    """`baseline_for`, with a notice instead of the error of a baseline that nobody asked for just now."""
+    try:
+        return baseline_for(console.store, console.config, current, console.against)
+    except ResultError as error:
+        console.emit(happened.Noticed("warn", f"no comparison: {error}"))
+        return None
+
+
 def matching(current: Evaluation, previous: Evaluation) -> Evaluation:
     """The part of a full result that a quick one can stand beside, anchor by anchor."""
     if current.preset != "quick" or previous.preset != "full" or not previous.blocks:
@@ -79,6 +88,13 @@ async def pin_shown(console: Console, *, name: str = "") -> Pin:
     console.emit(happened.Noticed("info", f"pinned {current.name} as {name}; newer results are compared with it"))
     show(console, current)
     return pin
+
+
+def _pins(store: Store) -> tuple[str, ...]:
+    try:
+        return tuple(store.pins.entries())
+    except ResultError:
+        return ()  # whoever looks for a baseline says what is wrong with them
 
 
 def default_name(evaluation: Evaluation) -> str:

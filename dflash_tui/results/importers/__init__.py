@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -52,10 +53,11 @@ def import_file(path: Path, name: str) -> Evaluation:
 
 def _content(path: Path) -> bytes:
     try:
-        if path.stat().st_size > _LIMIT:
-            raise NotRecognised(
-                f"{path}: {path.stat().st_size} bytes is too large for a result, expected JSON under 256 MiB"
-            )
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # a device or a pipe may never end
+            raise NotRecognised(f"{path}: no regular file, expected a result file or a run folder")
+        if (size := found.st_size) > _LIMIT:
+            raise NotRecognised(f"{path}: {size} bytes is too large for a result, expected JSON under 256 MiB")
         return path.read_bytes()
     except OSError as error:
         raise ResultDamaged(f"{path}: can't be read ({error.strerror})") from error

@@ -1,0 +1,63 @@
+"""What the commands without hosts say of a state folder in which something is damaged."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from dflash_tui.cli import DONE, FAILED, main
+from dflash_tui.console.acts import kept
+from dflash_tui.console.words import as_text
+from dflash_tui.results.errors import UnknownReference
+from dflash_tui.results.store import Store
+from tests.runs import TEN, drafted, manifest, write_run
+
+NOTHING = argparse.Namespace()
+
+
+def stored(state: Path, *names: str) -> Store:
+    for name in names:
+        write_run(state / "runs" / name, manifest(name), drafted(TEN[:3]))
+    return Store(state)
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "results.json", "exit.json"])
+def test_a_damaged_run_is_listed_as_such_and_hides_no_other(tmp_path: Path, file: str) -> None:
+    store = stored(tmp_path, "good", "bad")
+    (tmp_path / "runs" / "bad" / file).write_text('{"version": 1')
+    answer = kept.runs(store, NOTHING)
+    assert {run.run_id: run.state for run in answer.runs} == {"good": "finished", "bad": "damaged"}
+    assert [str(tmp_path / "runs" / "bad" / file) in problem for problem in answer.problems] == [True]
+    assert file in as_text(answer)
+
+
+def test_damaged_pins_hide_no_run(tmp_path: Path) -> None:
+    store = stored(tmp_path, "good")
+    (tmp_path / "pins").mkdir()
+    (tmp_path / "pins" / "pins.json").write_text("[]")
+    answer = kept.runs(store, NOTHING)
+    assert [run.run_id for run in answer.runs] == ["good"]
+    assert "pins.json" in answer.problems[0]
+
+
+def test_a_home_that_is_nobody_s_is_a_name_like_another(tmp_path: Path) -> None:
+    with pytest.raises(UnknownReference, match="is no run, pin or file"):
+        stored(tmp_path, "good").resolve("~no-such-user/results.json")
+
+
+def test_a_log_has_at_least_one_last_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for lines in ("0", "-3", "x"):
+        with pytest.raises(SystemExit) as ended:
+            main(["--state", str(tmp_path), "logs", "good", "-n", lines])
+        assert ended.value.code == 2
+    assert "expected a whole number from 1" in capsys.readouterr().err
+
+
+def test_a_run_without_its_log_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored(tmp_path, "good")
+    config = str(tmp_path / "none.toml")
+    assert main(["--config", config, "--state", str(tmp_path), "logs", "good"]) == FAILED
+    assert "log.txt" in capsys.readouterr().err
+    assert main(["--config", config, "--state", str(tmp_path), "show", "good"]) == DONE
