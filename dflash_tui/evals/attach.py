@@ -67,7 +67,7 @@ class Attachment:
         while True:
             now = asyncio.get_running_loop().time()
             try:
-                update = await (self.ask() if now - quiet_since >= ASK_SECONDS else self._look())
+                update = await (self.ask() if now - quiet_since >= ASK_SECONDS else self._look_or_ask())
             except (HostUnreachable, ReadShort) as error:
                 emit(RunUpdate("running", lost_link=str(error)))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -78,6 +78,12 @@ class Attachment:
             if update.state not in ("running", "starting"):
                 return update
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _look_or_ask(self) -> RunUpdate:
+        try:
+            return await self._look()
+        except FileMissing:  # a file, or the whole run directory, was taken away
+            return await self.ask()
 
     async def ask(self) -> RunUpdate:
         """Let the host say what became of the run; what it has written comes home.
@@ -99,8 +105,12 @@ class Attachment:
         sizes = await self._sizes()
         for name in AT_THE_END:
             await self._fetch(name, sizes.get(name))
-        last = _last_line(self.home / "log.txt")
-        lost = self._lost(f"the process is gone from {self.host.name} without an exit record; last log line: {last}")
+        if "process.json" in sizes:
+            last = _last_line(self.home / "log.txt")
+            said = f"the process is gone from {self.host.name} without an exit record; last log line: {last}"
+        else:
+            said = f"it never began on {self.host.name}: no process has recorded itself there; ask for it again"
+        lost = self._lost(said)
         return replace(update, state=lost.state, error=lost.error)
 
     def _lost(self, sentence: str) -> RunUpdate:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import evaluate, fetch
-from dflash_tui.console.acts.follow import follow
+from dflash_tui.console.acts.follow import follow, start
 from dflash_tui.console.errors import TROUBLE, ConsoleError
-from dflash_tui.evals import launch, rundir
+from dflash_tui.evals import rundir
 from dflash_tui.evals.errors import EvaluationError, RunEnded
 from dflash_tui.evals.ship import ship
 from dflash_tui.measure.anchors import PRESETS
@@ -81,7 +81,7 @@ async def _capture(console: Console, job: str) -> Captured:
     await host.make_folder(settings.hidden_states)
     await host.write(posixpath.join(run_dir, "capture.json"), dumps(request, indent=1).encode())
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
-    await launch.start(host, settings.python, harness, "capture", run_dir)
+    await start(console, "capture", run_id, run_dir, harness)
     ended = await follow(console, job, run_id, run_dir, harness, console.store.state / "captures" / run_id)
     if ended.state != "finished":
         raise RunEnded(run_id, ended.state, ended.error)

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, fetch
-from dflash_tui.console.acts.follow import ask, follow
+from dflash_tui.console.acts.follow import ask, follow, start
 from dflash_tui.console.acts.reattach import begun
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import launch, rundir
-from dflash_tui.evals.errors import EvaluationError, RunEnded
+from dflash_tui.evals.errors import EvaluationError, EvaluationRefused, RunEnded
 from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
+from dflash_tui.evals.preflight import preflight
 from dflash_tui.evals.ship import harness_file, ship
 from dflash_tui.evals.survey import survey
-from dflash_tui.hosts.base import Host, Stat
+from dflash_tui.hosts.base import FileMissing, Host, Stat
 from dflash_tui.measure.anchors import PRESETS
+from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.requests import SurveyRequest
 from dflash_tui.records.result import Evaluation
@@ -80,7 +82,7 @@ async def evaluate(
         job = console.new_job()
         console.emit(happened.EvaluationAsked(job, preset, label or (f"step {step}" if step else "newest checkpoint")))
         try:
-            subject = await (_model(console, model) if model else _fetched(console, step, job))
+            subject = await (_model(console, model) if model else _fetched(console, step, job, preset))
             return await _evaluate(console, job, subject, preset, block_size, again)
         except RunEnded as error:
             console.emit(happened.EvaluationEnded(job, error.run_id, error.state, error=str(error)))
@@ -123,10 +125,11 @@ async def look(console: Console, harness: str, checkpoint: str | None, prompts_a
     return await survey(console.evaluation_host, settings.python, harness, request)
 
 
-async def _fetched(console: Console, step: int | None, job: str) -> Subject:
+async def _fetched(console: Console, step: int | None, job: str, preset: str) -> Subject:
     """The newest checkpoint, brought to the evaluation host, with the training's facts as of now."""
     snapshot = await fetch.snapshot_of(console)
     checkpoint = fetch.newest(snapshot, step)
+    await _refuse_early(console, checkpoint, preset)
     fetched = await fetch.bring(console, checkpoint, job)
     origin = Origin(
         host=checkpoint.host,
@@ -139,6 +142,18 @@ async def _fetched(console: Console, step: int | None, job: str) -> Subject:
         sha256=fetched.sha256 or None,
     )
     return Subject(origin, fetched.folder, fetched.names, opened(fetched.folder, fetched.names), snapshot.facts)
+
+
+async def _refuse_early(console: Console, checkpoint: SavedCheckpoint, preset: str) -> None:
+    """Find out what makes an evaluation impossible before gigabytes are moved for it. Raises EvaluationRefused."""
+    host, settings = console.evaluation_host, console.config.evaluation
+    try:
+        await host.stat(fetch.wanted_folder(console, checkpoint))
+    except FileMissing:
+        asked, _ = PRESETS[preset]
+        found = await look(console, await ship(host, settings.root), None, asked)
+        if refusals := preflight(found, host.name, settings.threads or 1).refusals:
+            raise EvaluationRefused("; ".join(refusals)) from None
 
 
 async def _model(console: Console, path: str) -> Subject:
@@ -196,7 +211,7 @@ async def _evaluate(
     run_id, run_dir = await _create(console, host, subject, plan, now)
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     try:
-        await launch.start(host, settings.python, harness, "evaluate", run_dir)
+        await start(console, "evaluate", run_id, run_dir, harness)
     except EvaluationError:
         await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
         raise

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
+from dflash_tui.evals import launch
 from dflash_tui.evals.attach import Attachment, RunUpdate
+from dflash_tui.hosts.base import HostUnreachable
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
@@ -35,6 +37,17 @@ async def follow(console: Console, job: str, run_id: str, run_dir: str, harness:
             )
 
     return await _attachment(console, run_dir, harness, home).follow(tell)
+
+
+async def start(console: Console, command: str, run_id: str, run_dir: str, harness: str) -> None:
+    """Start ``evaluate`` or ``capture`` detached. A link that breaks meanwhile is no failure: whether the work has begun
+    only its host knows, so it is not started twice but followed. Raises HostError, EvaluationError."""
+    host = console.evaluation_host
+    try:
+        await launch.start(host, console.config.evaluation.python, harness, command, run_dir)
+    except HostUnreachable as error:
+        sentence = f"{error}; whether {run_id} has begun is asked when {host.name} answers again"
+        console.emit(happened.Noticed("warn", sentence))
 
 
 async def ask(console: Console, run_dir: str, harness: str, home: Path) -> RunUpdate:
