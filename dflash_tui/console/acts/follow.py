@@ -40,7 +40,7 @@ async def follow(console: Console, job: str, run_id: str, run_dir: str, harness:
 
 
 async def start(console: Console, command: str, run_id: str, run_dir: str, harness: str) -> None:
-    """Start ``evaluate`` or ``capture`` detached. A link that breaks meanwhile is no failure: whether the work has begun
+    """Start ``evaluate`` or ``capture`` detached. A link that breaks meanwhile is no failure: whether work has begun
     only its host knows, so it is not started twice but followed. Raises HostError, EvaluationError."""
     host = console.evaluation_host
     try:
