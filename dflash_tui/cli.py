@@ -198,7 +198,7 @@ def _online(name: str) -> Callable[[argparse.Namespace], int]:
             async with open_console(load_config(config_path(arguments)), open_store(arguments)) as console:
                 answer = await headless.COMMANDS[name](console, arguments)
             _print(answer, arguments)
-            return DONE
+            return NOT_COMPARABLE if headless.blocked(answer, arguments) else DONE
 
         return run_async(work())
 

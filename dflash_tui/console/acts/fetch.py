@@ -67,15 +67,20 @@ async def fetch(console: Console, *, step: int | None = None, job: str = "") -> 
     return await bring(console, newest(snapshot, step), job or console.new_job())
 
 
+def wanted_folder(console: Console, checkpoint: SavedCheckpoint) -> str:
+    """Where a checkpoint will lie on the evaluation host."""
+    step, folder = checkpoint.step, checkpoint.folder.rstrip("/")
+    label = posixpath.basename(folder) if step is None else f"step_{step}"
+    return posixpath.join(console.config.evaluation.root, "checkpoints", console.config.training.name, label)
+
+
 async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
     """Move one checkpoint with the sidecars beside it; emits the transfer's events."""
     source, destination = console.training_host, console.evaluation_host
     names = await with_sidecars(source, checkpoint.folder, checkpoint.files)
-    step = checkpoint.step
-    label = posixpath.basename(checkpoint.folder.rstrip("/")) if step is None else f"step_{step}"
-    wanted = posixpath.join(console.config.evaluation.root, "checkpoints", console.config.training.name, label)
+    wanted = wanted_folder(console, checkpoint)
     route = (source.name, "here", destination.name)
-    console.emit(happened.TransferStarted(job, step, label, route, checkpoint.size))
+    console.emit(happened.TransferStarted(job, checkpoint.step, posixpath.basename(wanted), route, checkpoint.size))
     try:
         plan = await _plan(source, checkpoint.folder, names, destination, wanted)
         moved = await move(

@@ -148,6 +148,13 @@ async def training_log(console: Console, arguments: argparse.Namespace) -> Logs:
     return Logs(f"{host.name}:{path}", tuple(lines[-arguments.lines :]))
 
 
+def blocked(answer: object, arguments: argparse.Namespace) -> bool:
+    """Whether a comparison was asked for that may not be made."""
+    if not isinstance(answer, EvalAnswer) or not arguments.against or answer.comparison is None:
+        return False
+    return answer.comparison.verdict == "not comparable"
+
+
 COMMANDS: dict[str, Callable[[Console, argparse.Namespace], Awaitable[Any]]] = {
     "status": status,
     "checkpoints": checkpoints,
