@@ -1,0 +1,41 @@
+"""One workstation with its two hosts for all tests of this folder, and results that many of them look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.world import Desk, desk
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+    with desk(tmp_path_factory.mktemp("desk")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def quick(world: Desk) -> Any:
+    """`eval --json` of the newest checkpoint."""
+    return world.json("eval")
+
+
+@pytest.fixture(scope="session")
+def full(world: Desk, quick: Any) -> Any:
+    """`eval --preset full --json` of the same."""
+    return world.json("eval", "--preset", "full")
+
+
+@pytest.fixture(scope="session")
+def wide(world: Desk, quick: Any) -> Any:
+    """`eval --block-size 16 --json`: the block size of the baseline `previous`."""
+    return world.json("eval", "--block-size", "16")
+
+
+@pytest.fixture
+def apart(tmp_path: Path) -> Path:
+    """A state folder of one test: none of the others' runs and pins are in it."""
+    return tmp_path / "state"
