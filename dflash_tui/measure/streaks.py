@@ -11,9 +11,3 @@ def streak(ranks: Sequence[Optional[int]], k: int) -> int:
         if rank is None or rank > k:
             return position
     return len(ranks)
-
-
-def survival(ranks: Sequence[Sequence[Optional[int]]], horizon: int) -> "list[float]":
-    """P(s_1 ≥ j) for j = 1 … horizon over the given blocks; their sum is the mean streak."""
-    lengths = [streak(block, 1) for block in ranks]
-    return [sum(length >= j for length in lengths) / len(lengths) for j in range(1, horizon + 1)] if lengths else []

@@ -47,7 +47,8 @@ def summarise(run_id: str, horizon: int, blocks: Sequence[BlockRecord]) -> Resul
 
 def cut(blocks: Sequence[BlockRecord], horizon: int) -> Tuple[BlockRecord, ...]:
     """The same blocks read to a shorter horizon. A cut is not a re-evaluation: slots see each other, so a drafter run
-    at the shorter block would give other ranks. Raises ValueError when a block is shorter than `horizon`."""
+    at the shorter block would give other ranks; and nodes beyond the cut still take their places in the tree, so that
+    its acceptance is a lower bound of the shorter tree's. Raises ValueError when a block is shorter than `horizon`."""
     short = next((block for block in blocks if block.horizon < horizon), None)
     if short is not None:
         raise ValueError(f"block at {short.prompt}:{short.anchor} has horizon {short.horizon}, asked for {horizon}")
@@ -58,6 +59,7 @@ def cut(blocks: Sequence[BlockRecord], horizon: int) -> Tuple[BlockRecord, ...]:
             ranks=block.ranks[:horizon],
             logprobs=block.logprobs[:horizon],
             tree=block.tree[:horizon],
+            margin=None,
         )
         for block in blocks
     )

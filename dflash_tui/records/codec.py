@@ -4,10 +4,11 @@ type is one error that names the place."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import types
 import typing
-from typing import Any, Dict, Tuple, Type, TypeVar, Union, cast
+from typing import Any, Dict, NoReturn, Tuple, Type, TypeVar, Union, cast
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ def dumps(record: Any, indent: Union[int, None] = None) -> str:
 def loads(kind: Type[T], text: Union[str, bytes], where: str) -> T:
     """The record in a JSON text. Raises RecordError naming `where` (a file, or file:line)."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{where}: not JSON ({error})") from error
     return from_data(kind, data, where)
@@ -73,7 +74,10 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return _decode_dataclass(kind, data, where)
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
-        return float(data)
+        try:
+            return float(data)
+        except OverflowError:
+            raise RecordError(f"{where}: found a whole number of {data.bit_length()} bits, expected float") from None
     if not isinstance(data, kind) or (kind is int and isinstance(data, bool)):
         raise RecordError(f"{where}: found {_name(data)}, expected {kind.__name__}")
     return data
@@ -82,7 +86,7 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
 def _decode_dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise RecordError(f"{where}: found {_name(data)}, expected an object ({kind.__name__})")
-    hints: Dict[str, Any] = typing.get_type_hints(kind)
+    hints = _hints(kind)
     values: Dict[str, Any] = {}
     missing: Tuple[str, ...] = ()
     for item in dataclasses.fields(kind):
@@ -93,6 +97,15 @@ def _decode_dataclass(kind: Any, data: Any, where: str) -> Any:
     if missing:
         raise RecordError(f"{where}: {kind.__name__} lacks {', '.join(missing)}")
     return kind(**values)
+
+
+@functools.cache
+def _hints(kind: Any) -> Dict[str, Any]:
+    return typing.get_type_hints(kind)  # evaluates source text, at four times the cost of the decoding itself
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no JSON number")
 
 
 def _name(data: Any) -> str:

@@ -34,7 +34,7 @@ class CheckpointRef:
 @dataclass(frozen=True)
 class PromptRef:
     """A prompt that was asked for. `sha256` of its UTF-8 text; `features` the hidden-state file, None when absent;
-    `features_sha256` is of the file's safetensors header (cheap identity)."""
+    `features_id` is the SHA-256 of that file's safetensors header (cheap identity)."""
 
     id: str
     sha256: str

@@ -1,13 +1,4 @@
-"""What is known of an evaluation: its recorded fields first, then its facts, and where each was read.
-
-Facts that this room reads beyond the vocabulary of `records.facts`, all optional:
-
-``run.directory``   str, absolute path of the run directory; the source's host is the evaluation host
-``weights.id``      str, weights_id of what the harness really loaded
-``eval.taps``       list of int, the drafter's taps as evaluated
-``cache.refused``   {prompt, reason}, one fact a prompt: hidden states that were there and could not be used
-``pin.origin``      {path, pinned, found}: hashes of the file a pin was made from, then and now
-"""
+"""What is known of an evaluation: its recorded fields first, then its facts, and where each was read."""
 
 from __future__ import annotations
 

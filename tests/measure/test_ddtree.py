@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from dflash_tui.measure.ddtree import accepted, prefix_ranks
 from dflash_tui.measure.streaks import streak
+from dflash_tui.measure.summary import cut
+from dflash_tui.records.block import BlockRecord
 from tests.cases import case_root
 
 CASES: list[dict[str, Any]] = json.loads((case_root() / "golden" / "ddtree.json").read_text())
@@ -69,6 +71,20 @@ def test_prefix_ranks_agree_with_sorting_every_path(rows: list[list[float]], dat
     order = sorted(paths, key=lambda path: (-score(path), path))
     expected = [order.index(tuple(ranks[: depth + 1])) + 1 for depth in range(len(ranks))]
     assert prefix_ranks(logprobs, ranks) == tuple(expected)
+
+
+@given(ROWS, st.data())
+def test_a_cut_tree_accepts_no_more_than_the_tree_of_the_shorter_block(
+    rows: list[list[float]], data: st.DataObject
+) -> None:
+    logprobs = [sorted(row, reverse=True) for row in rows]
+    ranks = tuple(data.draw(st.integers(1, 3)) for _ in rows)
+    horizon = data.draw(st.integers(1, len(rows)))
+    long = BlockRecord("p", 9, len(rows), ranks, (None,) * len(rows), prefix_ranks(logprobs, ranks))
+    (short,) = cut([long], horizon)
+    own = prefix_ranks(logprobs[:horizon], ranks[:horizon])
+    for budget in (1, 2, 4, 8, 16, 32, 64, 128):
+        assert accepted(short.tree, budget) <= accepted(own, budget)
 
 
 @given(ROWS, st.lists(st.one_of(st.none(), st.integers(1, 3)), min_size=4, max_size=4))

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from dflash_tui.measure.streaks import survival
 from dflash_tui.measure.summary import cut, score, summarise
 from dflash_tui.records.block import BlockRecord
 
@@ -26,10 +25,6 @@ def test_pools_blocks_and_counts_no_bonus_token_in_streaks() -> None:
     assert pooled.full_block_rate == 1 / 4
     assert pooled.ddtree["16"] == (2 + 0 + 4 + 0) / 4
     assert pooled.ddtree["128"] == (3 + 1 + 4 + 0) / 4
-
-
-def test_mean_streak_is_the_sum_of_survival() -> None:
-    assert sum(survival([b.ranks for b in BLOCKS], 4)) == score(BLOCKS).streak["top1"]
 
 
 def test_keeps_prompts_apart() -> None:

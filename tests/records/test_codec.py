@@ -19,6 +19,7 @@ from dflash_tui.records.settings import DrafterSettings
 
 KINDS = (Audit, BlockRecord, CheckpointRef, DrafterSettings, Fact, Finding, Manifest, PromptRef, TargetRef)
 
+CHECKPOINT = '{"host":"","path":"","linked":"","step":1,"training":"","size":1,"mtime":0.5}'
 PLAIN = st.recursive(st.none() | st.booleans() | st.integers() | st.text(max_size=5), lambda x: st.lists(x, max_size=2))
 FACTS = st.builds(Fact, kind=st.text(), value=PLAIN, source=st.builds(Source), read_at=st.text())
 ANY_VALUES: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
@@ -72,6 +73,16 @@ def test_any_json_is_a_record_or_a_record_error(data: Any) -> None:
         except RecordError:
             continue
         assert dataclasses.is_dataclass(record)
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [("NaN", "x: not JSON \\(NaN"), ("-Infinity", "x: not JSON"), ("1" + "0" * 400, "x.mtime: found a whole number")],
+)
+def test_a_number_that_no_float_can_be_is_refused(number: str, sentence: str) -> None:
+    with pytest.raises(RecordError, match=sentence):
+        loads(CheckpointRef, CHECKPOINT.replace("0.5", number), "x")
+    assert loads(CheckpointRef, CHECKPOINT, "x").mtime == 0.5
 
 
 def test_nan_is_never_written() -> None:
