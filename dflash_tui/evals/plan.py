@@ -73,6 +73,7 @@ def plan_evaluation(
         raise EvaluationRefused("; ".join(judged.refusals) or f"{host}: the checkpoint or the target can't be read")
     settings = checkpoint.settings
     block_size = wish.block_size or settings.block_size
+    _check_lengths(found, wish, block_size, host)
     _, per_prompt = PRESETS[wish.preset]
     prompts = tuple(_prompt(item) for item in found.prompts)
     manifest = Manifest(
@@ -111,6 +112,16 @@ def plan_evaluation(
     learnt = (*facts, *_facts(manifest, origin, found, host, now))
     manifest = replace(manifest, facts=learnt, request_id=request_id(manifest))
     return Plan(manifest, _words(manifest, host), judged.warnings)
+
+
+def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> None:
+    """An anchor leaves a full horizon: where no completion is that long, nothing could be measured."""
+    longest = max((item.completion_len or 0 for item in found.prompts if item.features), default=0)
+    if 0 < longest < block_size:
+        raise EvaluationRefused(
+            f"{host}:{wish.hidden_states}: the longest completion has {longest} tokens; at block size {block_size} an "
+            "anchor needs as many after it as the block; use a smaller block size, or longer completions"
+        )
 
 
 def request_id(manifest: Manifest) -> str:
@@ -152,6 +163,9 @@ def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: da
         Fact("cache.files", {p.id: _iso(p.mtime) for p in found.prompts if p.features and p.mtime}, cache, at),
         Fact("target.identity", _target(manifest), Source(host, manifest.target.path, "config.json"), at),
     ]
+    for item in found.prompts:
+        if item.refused:
+            facts.append(Fact("cache.refused", {"prompt": item.id, "reason": item.refused}, cache, at))
     if manifest.checkpoint.step is not None:
         facts.append(Fact("checkpoint.step", manifest.checkpoint.step, checkpoint, at))
     trained = Source(origin.host, origin.path, settings.sources.get("block_size", ""))

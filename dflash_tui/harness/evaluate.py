@@ -48,7 +48,7 @@ def evaluate(run_dir: Path) -> None:
     _note(run_dir, "harness.versions", {"python": platform.python_version(), "torch": torch.__version__}, run_dir)
     planned = [plan for prompt in manifest.prompts if (plan := _plan(run_dir, manifest, prompt)) is not None]
     if not planned:
-        raise HarnessError(f"{manifest.hidden_states}: no prompt has usable hidden states; capture them first")
+        raise HarnessError(f"{manifest.hidden_states}: no prompt has usable hidden states; {rundir.LOG} says why")
     with Progress(run_dir, sum(len(plan.anchors) for plan in planned)) as progress:
         progress.report("loading")
         maps = Maps()
@@ -90,14 +90,16 @@ def _plan(run_dir: Path, manifest: Manifest, prompt: PromptRef) -> PlannedPrompt
         check_identity(header, manifest.drafter, prompt.sha256, manifest.target.config_sha256)
         if prompt.features_id is not None and prompt.features_id != header.header_id:
             raise PromptRefused(f"{path}: is not the file that was there when this run was planned; evaluate again")
-        horizon = manifest.block_size - 1
-        anchors = spaced(header.prompt_len, header.completion_len, horizon, manifest.blocks_per_prompt)
-        if not anchors:
-            raise PromptRefused(
-                f"{path}: a completion of {header.completion_len} tokens leaves no anchor a horizon of {horizon}"
-            )
     except PromptRefused as error:
         _refuse(run_dir, prompt.id, path, error)
+        return None
+    tokens, horizon = header.completion_len, manifest.block_size - 1
+    anchors = spaced(header.prompt_len, tokens, horizon, manifest.blocks_per_prompt)
+    if not anchors:
+        rundir.say(
+            run_dir, f"{prompt.id}: left out: a completion of {tokens} tokens leaves no anchor a horizon of {horizon}"
+        )
+        _note(run_dir, "prompts.short", {"prompt": prompt.id, "tokens": tokens, "horizon": horizon}, path)
         return None
     return PlannedPrompt(prompt.id, header, anchors)
 

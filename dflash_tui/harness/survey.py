@@ -89,7 +89,9 @@ def survey(wanted: SurveyRequest) -> dict[str, Any]:
                 prompts.append(entry)
                 headers += [header] if header is not None else []
         if prompts and wanted.hidden_states is not None and not headers:
-            problems.add("error", "hidden states", f"{wanted.hidden_states}: none of the prompts has usable ones")
+            refused = next((f"; the first that is there: {entry['refused']}" for entry in prompts if entry["refused"]), "")
+            sentence = f"{wanted.hidden_states}: none of the prompts has usable ones{refused}"
+            problems.add("error", "hidden states", sentence)
     return {
         "version": 1,
         "host": host,
@@ -177,6 +179,7 @@ def _prompt(
     """The prompt's entry: `features` is the file's name when an evaluation can use it, else null; `found` says whether
     a file (or a link to nothing) is there at all."""
     entry: dict[str, Any] = {"id": prompt.id, "sha256": prompt.sha256, "tokens": None, "found": False, "features": None}
+    entry["refused"] = None
     if prompt.token_ids is not None:
         entry["tokens"] = len(prompt.token_ids)
     if wanted.hidden_states is None:
@@ -199,7 +202,7 @@ def _prompt(
             check_identity(header, settings, prompt.sha256, "" if target is None else target.config_sha256)
     except PromptRefused as error:
         problems.add("warn", f"prompt {prompt.id}", str(error))
-        return entry, None
+        return entry | {"refused": str(error)}, None
     return entry | {"features": path.name}, header
 
 

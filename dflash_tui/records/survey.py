@@ -51,7 +51,7 @@ class SurveyedTarget:
 @dataclass(frozen=True)
 class SurveyedPrompt:
     """A prompt that was asked for. `found`: a hidden-state file is there; `features`: its name when it can be used.
-    `identity` is what the file records of its origin."""
+    `identity` is what the file records of its origin; `refused` why a file that is there can't be used."""
 
     id: str
     sha256: str
@@ -64,6 +64,7 @@ class SurveyedPrompt:
     identity: dict[str, str] = field(default_factory=dict)
     prompt_len: int | None = None
     completion_len: int | None = None
+    refused: str | None = None
 
 
 @dataclass(frozen=True)

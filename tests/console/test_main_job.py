@@ -97,6 +97,28 @@ async def test_a_half_written_checkpoint_is_not_taken(tiny: Bench) -> None:
     assert done.checkpoint.step == 4000
 
 
+async def test_hidden_states_that_are_cut_are_a_caveat_of_the_result(tiny: Bench) -> None:
+    os.truncate(tiny.lab.hidden_states / "p1.safetensors", 20_000)
+    done = await evaluate(tiny.console, preset="full")
+    (found,) = [finding for finding in caveats_of(done.evaluation) if finding.code == "CACHE_DANGLING"]
+    assert (found.severity, found.scope) == ("void", "p1")
+    assert "has 20000 bytes of 21856" in found.sentence
+    assert done.evaluation.prompts_present == ("p0", "p2")
+
+
+async def test_a_refusal_says_why_no_hidden_states_can_be_used(tiny: Bench) -> None:
+    for path in tiny.lab.hidden_states.iterdir():
+        os.truncate(path, 20_000)
+    with pytest.raises(EvaluationRefused, match=r"none of the prompts has usable ones; .*p0\.safetensors: has 20000"):
+        await evaluate(tiny.console)
+
+
+async def test_a_block_longer_than_every_completion_is_refused_with_both_lengths(tiny: Bench) -> None:
+    with pytest.raises(EvaluationRefused, match=r"the longest completion has 46 tokens; at block size 64"):
+        await evaluate(tiny.console, block_size=64)
+    assert not (tiny.root / "lab" / "eval" / "runs").exists()
+
+
 async def test_without_a_checkpoint_it_says_so(tmp_path: Path) -> None:
     empty = bench(tmp_path)
     (empty.workspace / "checkpoints").mkdir()
