@@ -89,9 +89,8 @@ def survey(wanted: SurveyRequest) -> dict[str, Any]:
                 prompts.append(entry)
                 headers += [header] if header is not None else []
         if prompts and wanted.hidden_states is not None and not headers:
-            refused = next((f"; the first that is there: {entry['refused']}" for entry in prompts if entry["refused"]), "")
-            sentence = f"{wanted.hidden_states}: none of the prompts has usable ones{refused}"
-            problems.add("error", "hidden states", sentence)
+            reason = next((f"; the first that is there: {why}" for entry in prompts if (why := entry["refused"])), "")
+            problems.add("error", "hidden states", f"{wanted.hidden_states}: none of the prompts has usable ones{reason}")
     return {
         "version": 1,
         "host": host,
@@ -178,8 +177,8 @@ def _prompt(
 ) -> tuple[dict[str, Any], FeaturesHeader | None]:
     """The prompt's entry: `features` is the file's name when an evaluation can use it, else null; `found` says whether
     a file (or a link to nothing) is there at all."""
-    entry: dict[str, Any] = {"id": prompt.id, "sha256": prompt.sha256, "tokens": None, "found": False, "features": None}
-    entry["refused"] = None
+    entry: dict[str, Any] = {"id": prompt.id, "sha256": prompt.sha256}
+    entry |= {"tokens": None, "found": False, "features": None, "refused": None}
     if prompt.token_ids is not None:
         entry["tokens"] = len(prompt.token_ids)
     if wanted.hidden_states is None:

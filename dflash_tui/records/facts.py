@@ -35,6 +35,7 @@ class Fact:
     ``weights.audit``             records.checkpoint.Audit as JSON
     ``prompts.asked``             list of prompt ids, in file order
     ``prompts.present``           list of prompt ids that have hidden states
+    ``prompts.short``             {prompt, tokens, horizon}: a completion that leaves no anchor a full horizon
     ``cache.files``               {prompt id: mtime ISO}: hidden-state files
     ``cache.identity``            the cache's recorded key (dict), or null when it records none
     ``cache.refused``             {prompt, reason}: hidden states that were there and could not be used

@@ -129,6 +129,20 @@ def test_a_refused_prompt_is_left_out_and_said(tiny: World) -> None:
     assert "p1: left out" in (run_dir / rundir.LOG).read_text()
 
 
+def test_a_completion_without_room_for_a_block_is_left_out_and_its_hidden_states_are_not_blamed(tiny: World) -> None:
+    prompts = tuple(replace(prompt, features_id=None) for prompt in tiny.manifest.prompts)
+    run_dir = tiny.write(replace(tiny.manifest, prompts=prompts))
+    (tiny.hidden_states / "p1.safetensors").unlink()
+    horizon = tiny.manifest.block_size - 1
+    hidden, tokens = torch.ones(9 + horizon, 192, dtype=torch.bfloat16), list(range(10 + horizon))
+    write_features(tiny.hidden_states, "p1", hidden, tokens, metadata(tiny.target, "p1", 10, (1, 3, 5)))
+    assert harness("evaluate", run_dir, "--foreground").returncode == 0
+    assert {block.prompt for block in tiny.blocks()} == {"p0", "p2"}
+    (short,) = facts(run_dir, "prompts.short")
+    assert short.value == {"prompt": "p1", "tokens": horizon, "horizon": horizon}
+    assert facts(run_dir, "cache.refused") == []
+
+
 def test_hidden_states_that_were_replaced_since_the_plan_are_left_out(tiny: World) -> None:
     run_dir = tiny.write()
     (tiny.hidden_states / "p1.safetensors").unlink()

@@ -351,6 +351,15 @@ def test_an_audit_that_cant_be_read_raises_nothing() -> None:
     assert caveats_of(with_facts(weights_audit={"family": 3})) == ()
 
 
+def test_a_completion_too_short_for_a_block_is_a_matter_of_coverage_and_not_of_the_cache() -> None:
+    three = with_facts(on(TEN[:9]), prompts_short={"prompt": TEN[9], "tokens": 12, "horizon": 31})
+    (coverage,) = [finding for finding in caveats_of(three) if finding.code == "PARTIAL_PROMPT_COVERAGE"]
+    assert f"too short a completion for a block: {TEN[9]}" in coverage.sentence
+    assert coverage.remedy is None
+    assert not [finding for finding in caveats_of(three) if finding.severity in ("void", "block")]
+    assert all(f.remedy == "capture" for f in caveats_of(on(TEN[:3])) if f.code == "PARTIAL_PROMPT_COVERAGE")
+
+
 def test_every_refused_prompt_is_named() -> None:
     facts = [Fact("cache.refused", {"prompt": p, "reason": "all zero"}, Source("h", f"/{p}"), "") for p in TEN[:2]]
     found = [f for f in caveats_of(result(facts=tuple(facts))) if f.code == "CACHE_DANGLING"]

@@ -14,14 +14,20 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     asked, measured = evidence.asked_count(evaluation), _measured(evaluation)
     if asked is None or measured is None or measured >= asked:
         return ()
-    sentence = (
-        f"{measured} of {asked} prompts were measured{_absent(evaluation)}; the mean says nothing about the others."
-    )
+    absent, short = _left_out(evaluation)
+    reasons = [
+        f"{why} {_listed(prompts)}"
+        for why, prompts in (("no usable hidden states for", absent), ("too short a completion for a block:", short))
+        if prompts
+    ]
+    because = f" ({'; '.join(reasons)})" if reasons else ""
+    sentence = f"{measured} of {asked} prompts were measured{because}; the mean says nothing about the others."
     sources = (
         evidence.source(evaluation, "prompts.asked", "prompts asked"),
         evidence.source(evaluation, "prompts.present", "prompts measured"),
     )
-    return (Finding("PARTIAL_PROMPT_COVERAGE", "warn", sentence, (f"{measured}/{asked}",), sources, "capture"),)
+    remedy = "capture" if absent or not short else None  # what is captured again is as short
+    return (Finding("PARTIAL_PROMPT_COVERAGE", "warn", sentence, (f"{measured}/{asked}",), sources, remedy),)
 
 
 def _measured(evaluation: Evaluation) -> int | None:
@@ -29,10 +35,17 @@ def _measured(evaluation: Evaluation) -> int | None:
     return len(known) if known is not None else evaluation.prompt_count
 
 
-def _absent(evaluation: Evaluation) -> str:
+def _left_out(evaluation: Evaluation) -> tuple[list[str], list[str]]:
+    """Prompts that were asked for and not measured: without usable hidden states, and with too short a completion."""
     asked, measured = evidence.asked(evaluation), evidence.measured(evaluation)
     if asked is None or measured is None:
-        return ""
+        return [], []
+    values = [fact.value for fact in evidence.facts(evaluation, "prompts.short")]
+    short = {value.get("prompt") for value in values if isinstance(value, dict)}
     absent = [prompt for prompt in asked if prompt not in measured]
-    more = f" and {len(absent) - _NAMED} more" if len(absent) > _NAMED else ""
-    return f" (no usable hidden states for {', '.join(absent[:_NAMED])}{more})" if absent else ""
+    return [p for p in absent if p not in short], [p for p in absent if p in short]
+
+
+def _listed(prompts: list[str]) -> str:
+    more = f" and {len(prompts) - _NAMED} more" if len(prompts) > _NAMED else ""
+    return f"{', '.join(prompts[:_NAMED])}{more}"
