@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
-from dflash_tui.hosts.base import FileMissing, Host
+from dflash_tui.hosts.base import FileMissing, Host, ReadShort
 
 ROOMS = ("harness", "measure", "checkpoints", "records")
 _EPOCH = (2020, 1, 1, 0, 0, 0)  # a fixed time stamp: the same sources must give the same bytes
@@ -48,14 +48,15 @@ def harness_file() -> HarnessFile:
 
 
 async def ship(host: Host, root: str) -> str:
-    """The harness's path on the host, uploading it if it is not there yet. Raises HostError."""
+    """The harness's path on the host, uploading it if it is not there yet, or is there with other bytes: what its name
+    promises is what runs. Raises HostError."""
     harness = harness_file()
     folder = posixpath.join(root, ".dflash")
     path = posixpath.join(folder, harness.name)
     try:
-        if (await host.stat(path)).size == len(harness.data):
+        if await host.read(path, 0, (await host.stat(path)).size) == harness.data:
             return path
-    except FileMissing:
+    except (FileMissing, ReadShort):
         pass
     await host.make_folder(folder)
     await host.write(path, harness.data)

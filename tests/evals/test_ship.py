@@ -25,6 +25,13 @@ async def test_a_torn_upload_is_replaced(tmp_path: Path) -> None:
     assert path.read_bytes() == harness_file().data
 
 
+async def test_one_that_was_tampered_with_never_runs(tmp_path: Path) -> None:
+    path = Path(await ship(LocalHost("lab"), str(tmp_path)))
+    path.write_bytes(bytes(len(harness_file().data)))
+    await ship(LocalHost("lab"), str(tmp_path))
+    assert path.read_bytes() == harness_file().data
+
+
 def test_the_same_sources_give_the_same_bytes_in_another_process() -> None:
     code = "from dflash_tui.evals.ship import harness_file; print(harness_file().sha256)"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
