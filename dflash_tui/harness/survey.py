@@ -11,10 +11,10 @@ import platform
 import socket
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from dflash_tui import __version__
 from dflash_tui.checkpoints.audit import audit
 from dflash_tui.checkpoints.errors import CheckpointError, SettingsMissing
 from dflash_tui.checkpoints.files import LocalFiles, local_files
@@ -32,6 +32,14 @@ from dflash_tui.records import codec
 from dflash_tui.records.checkpoint import Audit
 from dflash_tui.records.requests import SurveyRequest
 from dflash_tui.records.settings import DrafterSettings
+from dflash_tui.records.survey import (
+    Survey,
+    SurveyedCheckpoint,
+    SurveyedHost,
+    SurveyedPrompt,
+    SurveyedTarget,
+    SurveyProblem,
+)
 
 TORCH_BYTES = 512 << 20
 """Roughly what an idle interpreter with torch takes."""
@@ -41,11 +49,11 @@ class Problems:
     """Collects what is wrong: `severity` "error" means that an evaluation cannot run, "warn" that it will say less."""
 
     def __init__(self) -> None:
-        self.found: list[dict[str, str]] = []
+        self.found: list[SurveyProblem] = []
 
     def add(self, severity: Literal["error", "warn"], about: str, sentence: str) -> None:
         """Note one problem of the thing `about`."""
-        self.found.append({"severity": severity, "about": about, "sentence": sentence})
+        self.found.append(SurveyProblem(severity, about, sentence))
 
     @contextlib.contextmanager
     def noting(self, about: str) -> Iterator[None]:
@@ -67,39 +75,39 @@ def answer(request: bytes) -> str:
     return codec.dumps(_plain(survey(wanted)))
 
 
-def survey(wanted: SurveyRequest) -> dict[str, Any]:
-    """`host`, `target`, `checkpoint` (null where not asked or not readable), `prompts`, `memory_needed` in bytes (null
-    when the settings are unknown) and `problems`."""
+def survey(wanted: SurveyRequest) -> Survey:
+    """All that was asked about; what cannot be read is None and has its problem."""
     problems = Problems()
     host = _host(wanted.space_at, problems)
     target: TargetFiles | None = None
     if wanted.target is not None:
         with problems.noting("target"):
             target = open_target(Path(wanted.target))
-    checkpoint, settings = None, None
+    checkpoint: SurveyedCheckpoint | None = None
     if wanted.checkpoint is not None:
         with problems.noting("checkpoint"):
-            checkpoint, settings = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
-    prompts: list[dict[str, Any]] = []
+            checkpoint = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
+    settings = None if checkpoint is None else checkpoint.settings
+    prompts: list[SurveyedPrompt] = []
     headers: list[FeaturesHeader] = []
     if wanted.prompts_path is not None:
         with problems.noting("prompts"):
             for prompt in read_prompts(Path(wanted.prompts_path))[: wanted.prompts_asked]:
-                entry, header = _prompt(wanted, prompt, target, settings, problems)
-                prompts.append(entry)
+                found, header = _prompt(wanted, prompt, target, settings, problems)
+                prompts.append(found)
                 headers += [header] if header is not None else []
         if prompts and wanted.hidden_states is not None and not headers:
-            reason = next((f"; the first that is there: {why}" for entry in prompts if (why := entry["refused"])), "")
-            problems.add("error", "hidden states", f"{wanted.hidden_states}: none of the prompts has usable ones{reason}")
-    return {
-        "version": 1,
-        "host": host,
-        "target": None if target is None else _target(target, problems),
-        "checkpoint": checkpoint,
-        "prompts": prompts,
-        "memory_needed": None if settings is None else memory_needed(settings, headers),
-        "problems": problems.found,
-    }
+            why = next((f"; the first that is there: {item.refused}" for item in prompts if item.refused), "")
+            problems.add("error", "hidden states", f"{wanted.hidden_states}: none of the prompts has usable ones{why}")
+    return Survey(
+        version=1,
+        host=host,
+        target=None if target is None else _target(target, problems),
+        checkpoint=checkpoint,
+        prompts=tuple(prompts),
+        memory_needed=None if settings is None else memory_needed(settings, headers),
+        problems=tuple(problems.found),
+    )
 
 
 def memory_needed(settings: DrafterSettings, headers: list[FeaturesHeader]) -> int:
@@ -112,7 +120,7 @@ def memory_needed(settings: DrafterSettings, headers: list[FeaturesHeader]) -> i
     return TORCH_BYTES + 4 * (matrix + rows * (taps * hidden + 3 * hidden + shared))
 
 
-def _host(space_at: str | None, problems: Problems) -> dict[str, Any]:
+def _host(space_at: str | None, problems: Problems) -> SurveyedHost:
     try:
         torch: str | None = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -124,48 +132,43 @@ def _host(space_at: str | None, problems: Problems) -> dict[str, Any]:
             f"{sys.executable} -m pip install torch --index-url https://download.pytorch.org/whl/cpu",
         )
     memory = _meminfo()
-    found: dict[str, Any] = {
-        "hostname": socket.gethostname(),
-        "boot_id": boot_id(),
-        "python": platform.python_version(),
-        "executable": sys.executable,
-        "torch": torch,
-        "platform": platform.platform(),
-        "harness": __version__,
-        "cpus": os.cpu_count(),
-        "cpus_usable": len(os.sched_getaffinity(0)),
-        "memory_total": memory.get("MemTotal"),
-        "memory_available": memory.get("MemAvailable"),
-        "memory_limit": _memory_limit(),
-        "loadavg": list(os.getloadavg()),
-        "free_bytes": None,
-    }
+    free: int | None = None
     if space_at is not None:
         with problems.noting("space"):
             place = Path(space_at)
             while not place.exists() and place != place.parent:
                 place = place.parent
             space = os.statvfs(place)
-            found["free_bytes"] = space.f_bavail * space.f_frsize
-    return found
+            free = space.f_bavail * space.f_frsize
+    return SurveyedHost(
+        hostname=socket.gethostname(),
+        boot_id=boot_id(),
+        python=platform.python_version(),
+        executable=sys.executable,
+        torch=torch,
+        platform=platform.platform(),
+        cpus=os.cpu_count(),
+        cpus_usable=len(os.sched_getaffinity(0)),
+        memory_total=memory.get("MemTotal"),
+        memory_available=memory.get("MemAvailable"),
+        memory_limit=_memory_limit(),
+        loadavg=os.getloadavg(),
+        free_bytes=free,
+    )
 
 
-def _target(target: TargetFiles, problems: Problems) -> dict[str, Any]:
-    size = {info.file for info in target.tensors.values()}
+def _target(target: TargetFiles, problems: Problems) -> SurveyedTarget:
+    weights = {info.file for info in target.tensors.values()}
     for name in ("embed_tokens.weight", *(() if target.tied else ("lm_head.weight",))):
         with problems.noting("target"):
             target.info(name)
-    return {
-        "path": os.fspath(target.folder),
-        "name": target.name,
-        "config_sha256": target.config_sha256,
-        "architectures": target.config.get("architectures"),
-        "vocab_size": target.text.get("vocab_size"),
-        "num_hidden_layers": target.text.get("num_hidden_layers"),
-        "tensors": len(target.tensors),
-        "bytes": sum((target.folder / name).stat().st_size for name in size),
-        "mtime": max((target.folder / name).stat().st_mtime for name in (*size, "config.json")),
-    }
+    return SurveyedTarget(
+        path=os.fspath(target.folder),
+        name=target.name,
+        config_sha256=target.config_sha256,
+        bytes=sum((target.folder / name).stat().st_size for name in weights),
+        mtime=max((target.folder / name).stat().st_mtime for name in (*weights, "config.json")),
+    )
 
 
 def _prompt(
@@ -174,40 +177,38 @@ def _prompt(
     target: TargetFiles | None,
     settings: DrafterSettings | None,
     problems: Problems,
-) -> tuple[dict[str, Any], FeaturesHeader | None]:
-    """The prompt's entry: `features` is the file's name when an evaluation can use it, else null; `found` says whether
-    a file (or a link to nothing) is there at all."""
-    entry: dict[str, Any] = {"id": prompt.id, "sha256": prompt.sha256}
-    entry |= {"tokens": None, "found": False, "features": None, "refused": None}
-    if prompt.token_ids is not None:
-        entry["tokens"] = len(prompt.token_ids)
+) -> tuple[SurveyedPrompt, FeaturesHeader | None]:
+    """The prompt, and its hidden states' header where an evaluation can use them. A link to nothing counts as found."""
+    tokens = None if prompt.token_ids is None else len(prompt.token_ids)
+    absent = SurveyedPrompt(id=prompt.id, sha256=prompt.sha256, found=False, features=None, tokens=tokens)
     if wanted.hidden_states is None:
-        return entry, None
+        return absent, None
     path = features_path(Path(wanted.hidden_states), prompt.id)
     if not os.path.lexists(path):
-        return entry, None
-    entry["found"] = True
+        return absent, None
+    found = replace(absent, found=True)
     try:
         header = read_features_header(path)
-        entry |= {
-            "mtime": path.stat().st_mtime,
-            "features_id": header.header_id,
-            "layer_ids": header.layer_ids,
-            "identity": header.identity,
-            "prompt_len": header.prompt_len,
-            "completion_len": header.completion_len,
-        }
+        found = replace(
+            found,
+            features_id=header.header_id,
+            mtime=path.stat().st_mtime,
+            layer_ids=header.layer_ids,
+            identity=header.identity,
+            prompt_len=header.prompt_len,
+            completion_len=header.completion_len,
+        )
         if settings is not None:
             check_identity(header, settings, prompt.sha256, "" if target is None else target.config_sha256)
     except PromptRefused as error:
         problems.add("warn", f"prompt {prompt.id}", str(error))
-        return entry | {"refused": str(error)}, None
-    return entry | {"features": path.name}, header
+        return replace(found, refused=str(error)), None
+    return replace(found, features=path.name), header
 
 
 def _checkpoint(
     wanted: SurveyRequest, path: Path, target: TargetFiles | None, problems: Problems
-) -> tuple[dict[str, Any], DrafterSettings | None]:
+) -> SurveyedCheckpoint:
     files = local_files(path)
     structure = read_structure(files)
     configs = [(os.fspath(path / name), data) for name, data in read_configs(files)] if path.is_dir() else []
@@ -223,25 +224,25 @@ def _checkpoint(
     if found.family == "dflash":
         with problems.noting("drafter settings"):
             settings = _settings(structure, configs, wanted.overrides, target)
-    entry: dict[str, Any] = {
-        "path": os.fspath(path),
-        "container": structure.container,
-        "files": list(structure.files),
-        "size": sum(files.size(name) for name in structure.files),
-        "step": structure.step,
-        "args": structure.args,
-        "sources": dict(structure.sources),
-        "quick_id": quick_id(structure),
-        "weights_id": None,
-        "audit": found,
-        "settings": settings,
-    }
+    identity: str | None = None
     if wanted.weights_id and target is not None and found.family == "dflash" and not found.missing:
         with problems.noting("weights"):
             weights = identify(structure, files, target)
-            entry["weights_id"] = weights.sha256
-            entry["audit"] = codec.to_data(found) | {"embedding": weights.embedding, "head": weights.head}
-    return entry, settings
+            identity = weights.sha256
+            found = replace(found, embedding=weights.embedding, head=weights.head)
+    return SurveyedCheckpoint(
+        path=os.fspath(path),
+        container=structure.container,
+        files=structure.files,
+        size=sum(files.size(name) for name in structure.files),
+        step=structure.step,
+        args=structure.args,
+        sources=dict(structure.sources),
+        quick_id=quick_id(structure),
+        weights_id=identity,
+        audit=found,
+        settings=settings,
+    )
 
 
 def _check(path: Path, found: Audit, problems: Problems) -> None:
