@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
 from dflash_tui.records.result import METRICS, Evaluation
 from dflash_tui.results import evidence
@@ -66,12 +68,14 @@ def judged(current: Evaluation, previous: Evaluation, pairing: Pairing) -> tuple
 
 
 def struck(evaluation: Evaluation) -> Evaluation:
-    """The evaluation without the prompts whose values are void; itself where none is, or nothing would be left."""
+    """The evaluation without the prompts whose values are void; itself where none is, or nothing would be left. What
+    was asked for stays: a struck prompt is one that is not covered."""
     void = {finding.scope for finding in caveats_of(evaluation) if finding.severity == "void" and finding.scope}
     kept = tuple(prompt for prompt in evaluation.per_prompt if prompt not in void)
     if not kept or len(kept) == len(evaluation.per_prompt):
         return evaluation
-    return on_prompts(evaluation, kept)
+    asked, count = evaluation.prompts_asked, evaluation.prompts_asked_count
+    return replace(on_prompts(evaluation, kept), prompts_asked=asked, prompts_asked_count=count)
 
 
 def _own_voids(evaluation: Evaluation) -> tuple[Finding, ...]:
@@ -79,13 +83,12 @@ def _own_voids(evaluation: Evaluation) -> tuple[Finding, ...]:
 
 
 def _row(metric: str, current: Evaluation, previous: Evaluation, pairing: Pairing | None) -> MetricComparison:
-    values = [score.streak[metric] for score in current.per_prompt.values() if metric in score.streak]
     return MetricComparison(
         metric=metric,
         current=current.pooled.streak.get(metric),
         previous=previous.pooled.streak.get(metric),
         delta=pairing.deltas[metric] if pairing is not None else None,
-        interval=interval(values),
+        interval=interval(evidence.prompt_means(current, metric)),
         delta_interval=pairing.interval(metric) if pairing is not None else None,
     )
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 from dflash_tui.records.result import METRICS, Evaluation
+from dflash_tui.results import evidence
 from dflash_tui.results.common import at_equal_blocks, common_prompts, on_common_anchors
 from dflash_tui.results.statistics import interval
 
@@ -15,7 +17,7 @@ Interval = tuple[float, float]
 @dataclass(frozen=True)
 class Pairing:
     """`by`: "anchors" when the same blocks stand on both sides, "prompts" when only the prompts are the same, else
-    "none". `differences`: for each metric, current − previous per prompt. `deltas` are between pooled means of
+    "none". `differences`: for each metric, current − previous per distinct prompt. `deltas` are between pooled means of
     `blocks` (current, previous) blocks: of the paired ones when paired by anchors, and of a full result's quick part
     where that makes the numbers of blocks equal."""
 
@@ -39,13 +41,20 @@ def pair(current: Evaluation, previous: Evaluation) -> Pairing:
     same = on_common_anchors(current, previous)
     mine, other = same if same is not None else at_equal_blocks(current, previous)
     shared = [p for p in common_prompts(mine, other) if p in mine.per_prompt and p in other.per_prompt]
-    differences = {}
-    for metric in METRICS:
-        sides = [(mine.per_prompt[p].streak.get(metric), other.per_prompt[p].streak.get(metric)) for p in shared]
-        differences[metric] = tuple(a - b for a, b in sides if a is not None and b is not None)
+    differences = {metric: _differences(mine, other, shared, metric) for metric in METRICS}
     deltas: dict[str, float | None] = {}
     for metric in METRICS:
         a, b = mine.pooled.streak.get(metric), other.pooled.streak.get(metric)
         deltas[metric] = a - b if a is not None and b is not None else None
     by: Literal["anchors", "prompts", "none"] = "anchors" if same is not None else "prompts" if shared else "none"
     return Pairing(by, differences, deltas, (mine.pooled.blocks, other.pooled.blocks))
+
+
+def _differences(mine: Evaluation, other: Evaluation, shared: list[str], metric: str) -> tuple[float, ...]:
+    """Prompts of one text are one prompt: their mean difference, so that a repetition adds no certainty."""
+    found = {}
+    for prompt in shared:
+        a, b = mine.per_prompt[prompt].streak.get(metric), other.per_prompt[prompt].streak.get(metric)
+        if a is not None and b is not None:
+            found[prompt] = a - b
+    return tuple(fmean(found[prompt] for prompt in group) for group in evidence.by_text(mine, found))

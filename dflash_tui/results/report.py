@@ -156,8 +156,7 @@ def _intervals(evaluation: Evaluation) -> list[str]:
     prompts = evidence.measured_count(evaluation) or 0
     parts = []
     for metric, label in LABELS.items():
-        values = [score.streak[metric] for score in evaluation.per_prompt.values() if metric in score.streak]
-        bounds = interval(values)
+        bounds = interval(evidence.prompt_means(evaluation, metric))
         if bounds is not None:
             parts.append(f"{label} [{bounds[0]:.2f}, {bounds[1]:.2f}]")
     if not parts:

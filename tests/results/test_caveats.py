@@ -186,6 +186,14 @@ RAISED: list[tuple[str, str, tuple[Any, ...], Make]] = [
         ("taps", [1, 2, 3], [1, 4]),
         lambda: caveats_of(with_facts(cache_identity=CACHE, eval_taps=[1, 4])),
     ),
+    (
+        "STALE_CACHE",
+        "warn",
+        ("template_sha unrecorded",),
+        lambda: caveats_of(
+            with_facts(cache_identity={"config_sha256": "c1", "taps": [1]}, target_identity=TARGET | {"taps": [1]})
+        ),
+    ),
     ("STEP_BEHIND_LIVE", "note", (4000, 5329, 1329), lambda: caveats_of(with_facts(train_live=LIVE))),
     ("WRONG_MODEL", "void", ("a" * 64, "b" * 64), lambda: caveats_of(with_facts(weights_id="b" * 64))),
 ]
@@ -255,6 +263,13 @@ SILENT: list[tuple[str, str, Make]] = [
         "STALE_CACHE",
         "equal, under another name",
         lambda: caveats_of(with_facts(cache_identity=CACHE, target_identity={**TARGET, "name": "moved"})),
+    ),
+    (
+        "STALE_CACHE",
+        "another drafter",
+        lambda: caveats_of(
+            with_facts(cache_identity={**CACHE, "draft_sha": "old"}, target_identity={**TARGET, "draft_sha": "new"})
+        ),
     ),
     (
         "STALE_CACHE",

@@ -13,6 +13,8 @@ from dflash_tui.measure.streaks import streak
 from dflash_tui.measure.summary import score
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import METRICS, Evaluation, Score
+from dflash_tui.results import evidence
+from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.common import cut_to_common_horizon, on_common_prompts
 from dflash_tui.results.compare import compare, struck
 from dflash_tui.results.errors import NothingInCommon
@@ -45,6 +47,16 @@ def test_under_six_prompts_nothing_is_concluded_even_when_all_agree() -> None:
     assert compared.verdict == "inconclusive"
     assert compared.why == ("5 prompts", "top1 higher on 5, lower on 0 of 5: a description, not a test")
     assert compare(on(TEN[:6]), on(TEN[:6], name="previous", skill=0.2)).verdict == "better"
+
+
+def test_ten_prompts_of_two_texts_are_two_prompts() -> None:
+    hashes = {prompt: f"text {index % 2}" for index, prompt in enumerate(TEN)}
+    compared = compare(result(prompt_hashes=hashes), replace(OTHER, prompt_hashes=hashes))
+    assert compared.verdict == "inconclusive"
+    assert compared.why[0] == "2 prompts"
+    values = evidence.prompt_means(result(prompt_hashes=hashes), "top1")
+    assert compared.rows[0].interval == interval(values)
+    assert len(values) == 2
 
 
 def test_one_prompt_has_no_interval_and_no_verdict() -> None:
@@ -148,6 +160,7 @@ def test_void_prompts_are_struck_from_both_means() -> None:
     )
     assert "prompt_3" not in struck(dangling).per_prompt
     assert struck(dangling).pooled.blocks == 270
+    assert ("9/10",) in [finding.values for finding in caveats_of(struck(dangling))]
     compared = compare(dangling, OTHER)
     assert "CACHE_DANGLING" in {finding.code for finding in compared.caveats}
     assert compared.verdict == "not comparable"  # nine prompts against ten: the common ones are offered

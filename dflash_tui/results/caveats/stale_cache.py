@@ -11,18 +11,13 @@ from dflash_tui.results import evidence
 
 CODE = "STALE_CACHE"
 _TAPS = ("taps", "target_layer_ids")
-_LABELS = {
-    "name",
-    "path",
-    "created",
-    "created_at",
-    "producer",
-}  # where and when, not what: a renamed target is the same
+_LABELS = ("name", "path", "created", "created_at", "producer")  # where and when, not what: renamed is the same
+_DRAFTER = "draft"  # begins keys that hidden states do not depend on
 
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     """`block`: recorded and another (values: what differs, the cache's, the evaluation's, for each); `warn`: identity
-    unrecorded; `note`: only older than the checkpoint, the normal case."""
+    unrecorded, all of it or a part (values: which); `note`: only older than the checkpoint, the normal case."""
     identity = evidence.fact(evaluation, "cache.identity")
     older = _older(evaluation)
     times = (
@@ -48,6 +43,12 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
                     "capture",
                 ),
             )
+        lacking = _lacking(identity.value, evaluation)
+        if lacking:
+            sentence = f"Hidden states do not record their {', '.join(lacking)}, which the evaluation's target has."
+            values = tuple(f"{key} unrecorded" for key in lacking)
+            sources = (identity.source, evidence.source(evaluation, "target.identity"))
+            return (Finding(CODE, "warn", sentence, values, sources, "capture"),)
     if older:
         sentence = f"Hidden states are {older}: the normal case, they don't depend on the drafter."
         return (Finding(CODE, "note", sentence, ("older than the checkpoint",), times),)
@@ -56,20 +57,36 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
 
 def _differing(identity: dict[str, Any], evaluation: Evaluation) -> list[tuple[str, Any, Any]]:
     """(key, in the cache, in the evaluation) for what both record and is not the same."""
-    nested = identity.get("target")
-    cached = {**identity, **nested} if isinstance(nested, dict) else identity
-    wanted = evidence.value(evaluation, "target.identity")
-    wanted = wanted if isinstance(wanted, dict) else {}
-    found = [
-        (key, cached[key], value)
-        for key, value in wanted.items()
-        if key not in (*_LABELS, *_TAPS) and value is not None and cached.get(key) not in (None, value)
-    ]
-    taps = next((wanted[key] for key in _TAPS if key in wanted), evidence.value(evaluation, "eval.taps"))
+    cached, wanted = _cached(identity), _wanted(evaluation)
+    found = [(key, cached[key], here) for key, here in wanted.items() if cached.get(key) not in (None, here)]
+    target = evidence.value(evaluation, "target.identity")
+    target = target if isinstance(target, dict) else {}
+    taps = next((target[key] for key in _TAPS if key in target), evidence.value(evaluation, "eval.taps"))
     stored = next((cached[key] for key in _TAPS if key in cached), None)
     if isinstance(taps, list) and isinstance(stored, list) and not set(map(str, taps)) <= set(map(str, stored)):
         found.append(("taps", stored, taps))  # more taps than needed do no harm
     return found
+
+
+def _lacking(identity: dict[str, Any], evaluation: Evaluation) -> list[str]:
+    """What the evaluation's target records and the cache does not: an absence is never taken for equality."""
+    cached = _cached(identity)
+    return [key for key in _wanted(evaluation) if cached.get(key) is None]
+
+
+def _cached(identity: dict[str, Any]) -> dict[str, Any]:
+    nested = identity.get("target")
+    return {**identity, **nested} if isinstance(nested, dict) else identity
+
+
+def _wanted(evaluation: Evaluation) -> dict[str, Any]:
+    """What tells the evaluation's target apart, taps aside."""
+    target = evidence.value(evaluation, "target.identity")
+    return {
+        key: value
+        for key, value in (target.items() if isinstance(target, dict) else ())
+        if value is not None and key not in (*_LABELS, *_TAPS) and not key.startswith(_DRAFTER)
+    }
 
 
 def _older(evaluation: Evaluation) -> str:
