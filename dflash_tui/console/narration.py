@@ -9,8 +9,12 @@ from dflash_tui.transfer.progress import TransferProgress
 
 
 def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
-    """A listener of events that says each thing once: phases and notices, not every byte."""
+    """A listener of events that says each thing once: phases, tenths and notices, not every byte.
+
+    A transfer is announced when its bytes begin to move, so that what is there already is not said to move.
+    """
     told: set[tuple[str, str]] = set()
+    announced: dict[str, str] = {}
 
     def once(job: str, phase: str, sentence: str) -> None:
         if (job, phase) not in told:
@@ -24,10 +28,15 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
             case happened.PlanMade(_, _, lines):
                 for line in lines:
                     say(f"  {line}")
-            case happened.TransferStarted(_, _, name, route, total):
-                say(f"moving {name}, {megabytes(total)}: {' ▸ '.join(route)}")
-            case happened.TransferAdvanced(job, progress):
-                once(job, f"{progress.file} {progress.phase}", _transfer(progress))
+            case happened.TransferStarted(job, _, name, route, total):
+                announced[job] = f"moving {name}, {megabytes(total)}: {' ▸ '.join(route)}"
+            case happened.TransferAdvanced(job, progress) if progress.phase in ("moving", "verifying"):
+                if job in announced:
+                    say(announced.pop(job))
+                if progress.problem:
+                    once(job, f"attempt {progress.attempt}", f"  attempt {progress.attempt}: {progress.problem}")
+                sentence = _transfer(progress)
+                once(job, sentence.partition(" · ")[0], sentence)
             case happened.TransferEnded(_, path, _, seconds, already_there, error):
                 if error is None:
                     say(f"already there: {path}" if already_there else f"moved in {seconds:.1f} s: {path}")
@@ -58,4 +67,7 @@ def megabytes(size: int) -> str:
 
 
 def _transfer(progress: TransferProgress) -> str:
-    return f"  {progress.phase} {progress.file}"
+    if progress.phase == "verifying" or not progress.total:
+        return f"  {progress.phase} {progress.file}"
+    tenth = 10 * (10 * progress.written // progress.total)
+    return f"  {tenth} % of all bytes · {megabytes(int(progress.rate))}/s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,8 @@ def test_the_same_request_shows_the_existing_result(world: Desk, quick: Any) -> 
     assert ran.data["existing"] is True
     assert ran.data["result"]["run_id"] == quick["result"]["run_id"]
     assert f"already evaluated: {quick['result']['run_id']}" in ran.err
+    assert "already there: " in ran.err
+    assert "moving" not in ran.err
     assert world.run_dirs() == before
 
 
@@ -111,7 +114,11 @@ def test_for_people_it_prints_the_result_and_narrates_on_stderr(world: Desk, qui
     assert "block size 8; 1 thread(s), nice 10, float32" in ran.err
 
 
-def test_only_one_harness_was_sent(world: Desk, full: Any, wide: Any) -> None:
-    sent = list((world.evaluations / ".dflash").iterdir())
-    assert len(sent) == 1
-    assert sent[0].name == f"harness-{world.manifest(full['result']['run_id']).harness}.pyz"
+def test_the_harness_is_sent_once_under_the_hash_of_its_bytes(world: Desk, full: Any) -> None:
+    sent = {path.name: path for path in (world.evaluations / ".dflash").iterdir()}
+    for name, path in sent.items():
+        assert name == f"harness-{hashlib.sha256(path.read_bytes()).hexdigest()}.pyz"
+    used = sent[f"harness-{world.manifest(full['result']['run_id']).harness}.pyz"]
+    before = used.stat()
+    world.json("eval", "--preset", "full")
+    assert (used.stat().st_ino, used.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
