@@ -40,7 +40,8 @@ def test_the_command_line_loads_nothing_until_a_command_runs() -> None:
 
 @pytest.mark.parametrize("command", [["keys", "--json"], ["runs", "--json"], ["--help"]])
 def test_a_headless_command_never_loads_textual(command: list[str]) -> None:
-    run = f"from dflash_tui.cli import main\ntry: main(['--state', '/nonexistent/state', *{command!r}])\nexcept SystemExit: pass"
+    words = ["--state", "/nonexistent/state", *command]
+    run = f"from dflash_tui.cli import main\ntry: main({words!r})\nexcept SystemExit: pass"
     assert loaded(run) == set()
 
 

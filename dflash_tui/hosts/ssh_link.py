@@ -152,7 +152,8 @@ def _connecting(name: str, address: SshAddress, seen: list[str]) -> Iterator[Non
         raise HostUnreachable(f"{where}: no answer within {CONNECT_SECONDS} s") from error
     except OSError as error:
         # asyncio words a refused connection for programmers; the number says it plainly.
-        said = os.strerror(error.errno) if (error.errno or 0) > 0 else error.strerror or str(error)
+        number = error.errno or 0
+        said = os.strerror(number) if number > 0 else error.strerror or str(error)
         raise HostUnreachable(f"{where}: no connection: {said}") from error
     except ValueError as error:
         # asyncssh's errors in configuration and key files.

@@ -24,9 +24,14 @@ def log_softmax(logits: list[float]) -> list[float]:
     return [value - top - total for value in logits]
 
 
+def best_first(logits: list[float]) -> list[int]:
+    """Token ids, best first; of equal logits the lower id."""
+    return sorted(range(len(logits)), key=lambda token: (-logits[token], token))
+
+
 def ranked(case: dict[str, Any]) -> tuple[list[list[int]], list[list[float]]]:
     """Tokens by rank, and their log-probabilities, for each slot."""
-    orders = [sorted(range(len(row)), key=lambda token, row=row: (-row[token], token)) for row in case["logits"]]
+    orders = [best_first(row) for row in case["logits"]]
     logprobs = [log_softmax(row) for row in case["logits"]]
     return orders, [[lp[token] for token in order] for order, lp in zip(orders, logprobs, strict=True)]
 
