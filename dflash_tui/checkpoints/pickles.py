@@ -19,6 +19,11 @@ MAX_WORK = 6_000_000
 """Opcodes plus items handled in bulk; bounds both the time (about ten seconds) and the memory."""
 
 
+_MAX_BITS = 1024  # of a whole number that is shown: Python refuses to write out those of more than 4300 digits
+_MAX_TEXT = 4096
+_MAX_COUNT = 1 << 60  # elements of a storage, and where a view of it begins
+
+
 @dataclass(frozen=True)
 class Global:
     """A name that the pickle would import: "module.qualname"."""
@@ -99,7 +104,8 @@ def read_pickle(data: bytes, where: str) -> Any:
 def plain(value: Any, limit: int = 20_000) -> Any:
     """JSON-like data of a value: names for globals and stubs, attribute dicts for objects that only keep attributes.
 
-    At most `limit` items and 12 levels are kept; deeper or later ones become "…".
+    At most `limit` items and 12 levels are kept; deeper or later ones, and whole numbers beyond a float's range, become
+    "…"; of a text its first 4096 characters are kept.
     """
     budget = [limit]
     return _plain(value, budget, 12)
@@ -109,7 +115,11 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
     budget[0] -= 1
     if budget[0] < 0 or depth < 0:
         return "…"
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        return "…"
+    if isinstance(value, str):
+        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
+    if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, Global):
         return value.name
@@ -309,18 +319,22 @@ def _set_item(machine: _Machine) -> None:
 
 def _key(key: Any) -> Any:
     """A dictionary key that is safe to hash: a nested tuple of a hostile depth would overflow the C stack."""
-    if key is None or isinstance(key, (bool, int, float, str, bytes)):
+    if key is None or isinstance(key, (float, str, bytes)) or _is_short(key):
         return key
-    if isinstance(key, tuple) and all(isinstance(item, (bool, int, float, str)) for item in key):
+    if isinstance(key, tuple) and all(isinstance(item, (float, str)) or _is_short(item) for item in key):
         return key
     return f"<key {type(key).__name__.lower()}>"
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, int) and value.bit_length() <= _MAX_BITS
 
 
 def _storage(identifier: Any) -> Any:
     """torch's persistent id: ("storage", class, key, location, number of elements)."""
     if isinstance(identifier, tuple) and len(identifier) >= 5 and identifier[0] == "storage":
         kind, key, count = identifier[1], identifier[2], identifier[4]
-        if isinstance(kind, Global) and isinstance(key, str) and isinstance(count, int):
+        if isinstance(kind, Global) and isinstance(key, str) and type(count) is int and 0 <= count < _MAX_COUNT:
             return Storage(kind.name, key, count)
     return Opaque("persistent object")
 
@@ -332,9 +346,10 @@ def _rebuild(name: str, arguments: tuple[Any, ...]) -> Any:
             return None
         dtype = arguments[6] if name.endswith("_v3") and len(arguments) > 6 else None
         shape, strides = _sizes(arguments[2]), _sizes(arguments[3])
-        if shape is None or strides is None or type(arguments[1]) is not int:
+        offset = arguments[1]
+        if shape is None or strides is None or type(offset) is not int or abs(offset) >= _MAX_COUNT:
             return None
-        return Tensor(arguments[0], arguments[1], shape, strides, dtype.name if isinstance(dtype, Global) else None)
+        return Tensor(arguments[0], offset, shape, strides, dtype.name if isinstance(dtype, Global) else None)
     if name in ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"):
         return arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
     if name == "torch._tensor._rebuild_from_type_v2" and len(arguments) >= 3:
@@ -346,6 +361,10 @@ def _rebuild(name: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:
-    if isinstance(value, tuple) and len(value) <= 16 and all(type(item) is int and item < 1 << 48 for item in value):
+    if (
+        isinstance(value, tuple)
+        and len(value) <= 16
+        and all(type(item) is int and abs(item) < 1 << 48 for item in value)
+    ):
         return value
     return None

@@ -189,7 +189,8 @@ def _words(root: Any, file: str) -> dict[str, Any]:
             words["args"], words["sources"]["args"] = value, f"{file}: {key}"
             break
     for key in _STEPS:
-        if type(root.get(key)) is int:
-            words["step"], words["sources"]["step"] = root[key], f"{file}: {key}"
+        step = root.get(key)
+        if type(step) is int and 0 <= step < 1 << 63:
+            words["step"], words["sources"]["step"] = step, f"{file}: {key}"
             break
     return words

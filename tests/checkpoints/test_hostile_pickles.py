@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import pickletools
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from dflash_tui.checkpoints import pickles
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
-from dflash_tui.checkpoints.pickles import Opaque, plain, read_pickle
+from dflash_tui.checkpoints.pickles import Opaque, Tensor, plain, read_pickle
 from tests.checkpoints.found import outcome
 
 
@@ -112,6 +113,31 @@ def test_a_deeply_nested_key_does_not_overflow_the_stack() -> None:
 def test_deep_and_wide_data_is_cut_when_made_plain() -> None:
     doubled = b"]" + b"".join(b"q" + bytes((i,)) + b"]h" + bytes((i,)) + b"ah" + bytes((i,)) + b"a" for i in range(40))
     assert len(str(plain(read_pickle(doubled + b".", "bomb.pt")))) < 1_000_000
+
+
+def test_numbers_and_texts_of_any_length_can_be_shown() -> None:
+    huge = 1 << 100_000
+    data = {"seed": huge, huge: 1, (huge, 2): 2, "notes": "x" * 100_000, "long": 10**300}
+    found = plain(read_pickle(pickle.dumps(data), "huge.pt"))
+    assert len(json.dumps(found)) < 5000
+    assert (found["seed"], found["long"], found["notes"][:3]) == ("…", 10**300, "xxx")
+
+
+def long4(value: int) -> bytes:
+    body = value.to_bytes(20_000, "little", signed=True)
+    return b"\x8b" + struct.pack("<i", len(body)) + body
+
+
+@pytest.mark.parametrize(
+    ("count", "offset", "is_tensor"),
+    [(4, 0, True), (-1, 0, False), (4, -1 << 70, False), (1 << 99_999, 0, False), (4, 1 << 99_999, False)],
+    ids=["plain", "negative", "far-before", "huge", "far-behind"],
+)
+def test_a_storage_or_an_offset_of_an_impossible_size_is_no_tensor(count: int, offset: int, is_tensor: bool) -> None:
+    storage = b"(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\n" + long4(count) + b"tQ"
+    view = storage + long4(offset) + b"(K\x02t(K\x01tI00\nN"
+    found = read_pickle(b"ctorch._utils\n_rebuild_tensor_v2\n(" + view + b"tR.", "view.pt")
+    assert isinstance(found, Tensor) is is_tensor
 
 
 def test_too_much_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.files import local_files
@@ -165,6 +165,16 @@ def test_a_nan_tensor_is_named(tmp_path: Path) -> None:
     container = next(c for c in ALL if c.expected.get("nan_keys"))
     checkpoint = open_checkpoint(container.path, Maps())
     assert audit_data(checkpoint, golden(container.source).settings).nonfinite == tuple(container.expected["nan_keys"])
+
+
+def test_a_nan_is_found_in_eight_bit_weights_too(tmp_path: Path) -> None:
+    case = golden("v1-small")
+    tensors = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in case.tensors("model").items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert audit_data(open_checkpoint(tmp_path, Maps()), case.settings).nonfinite == ()
+    tensors["fc.weight"].view(torch.uint8)[3, 5] = 0x7F
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert audit_data(open_checkpoint(tmp_path, Maps()), case.settings).nonfinite == ("fc.weight",)
 
 
 def test_biases_that_the_settings_do_not_know_are_not_left_out_silently(tmp_path: Path) -> None:
