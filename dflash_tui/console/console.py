@@ -43,6 +43,7 @@ class Console:
         self.config, self.store, self.clock = config, store, clock
         self.state = State(training=TrainingPane(name=config.training.name, host=config.training.host), now=clock())
         self.turn = asyncio.Lock()  # evaluations and captures take turns: they share one host's cores
+        self.wire = asyncio.Lock()  # so do transfers: two of one checkpoint would take each other's unfinished piece
         self.against: str | None = None
         self.lister: CheckpointLister | None = None  # remembers complete checkpoints, so that none is read twice
         self._hosts = hosts
@@ -51,6 +52,7 @@ class Console:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flush: asyncio.TimerHandle | None = None
         self._jobs = 0
+        self._working: dict[str, asyncio.Task[Any]] = {}
 
     @property
     def hosts(self) -> Mapping[str, Host]:
@@ -60,11 +62,6 @@ class Console:
 
             self._hosts = make_hosts(self.config)
         return self._hosts
-
-    @property
-    def busy(self) -> bool:
-        """Whether a transfer, an evaluation or a capture runs."""
-        return any(task.get_name().startswith("job") for task in self._tasks)
 
     def host(self, name: str) -> Host:
         """A host by the config's name. Raises ConsoleError."""
@@ -84,9 +81,12 @@ class Console:
         return self.host(self.config.evaluation.host)
 
     def new_job(self) -> str:
-        """A name that no other job of this console has."""
+        """A name that no other job of this console has, for what the running task does from now on."""
         self._jobs += 1
-        return f"job {self._jobs}"
+        job = f"job {self._jobs}"
+        if (task := asyncio.current_task()) in self._tasks:
+            self._working[job] = task
+        return job
 
     def listen(self, callback: Callable[[State], None]) -> Callable[[], None]:
         """Call back with the new state after changes, at most four times a second. The result stops it."""
@@ -149,11 +149,10 @@ class Console:
             raise ConsoleError(f"no act {name!r}; known: {', '.join(acts)}")
         return acts[name]
 
-    def cancel_jobs(self) -> None:
-        """Cancel every job but the one that asks. Detached work goes on."""
-        for task in self._tasks:
-            if task.get_name().startswith("job") and task is not asyncio.current_task():
-                task.cancel()
+    def cancel(self, job: str) -> None:
+        """Cancel a job that was begun here, and no other. Detached work goes on."""
+        if job in self._working:
+            self._working[job].cancel()
 
     async def _job(self, work: Coroutine[Any, Any, object]) -> None:
         try:
@@ -168,6 +167,7 @@ class Console:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._working = {job: working for job, working in self._working.items() if working is not task}
         if not task.cancelled() and (error := task.exception()) is not None:
             self.emit(
                 happened.Noticed("error", f"{task.get_name()} ended unexpectedly: {type(error).__name__}: {error}")
@@ -191,15 +191,22 @@ class Console:
             if task.get_name() == "watch":
                 task.cancel()
                 await asyncio.wait({task}, timeout=CLOSE_SECONDS)
-        self._spawn(self._watch(), "watch")
+        # Asked twice at once, the other asker may have begun it while this one waited.
+        if not any(task.get_name() == "watch" for task in self._tasks):
+            self._spawn(self._watch(), "watch")
 
     async def _prepare(self) -> None:
         from dflash_tui.console.acts import baselines, reattach, shown
 
+        await self._job(baselines.refresh(self))
         try:
-            await baselines.refresh(self)
             shown.show_newest(self)
-            for run_id in reattach.left_running(self.store, self.config.evaluation.host):
-                self._spawn(self._job(reattach.reattach(self, run_id)), "job reattach")
+        except TROUBLE as error:  # a damaged result must not hide a run that still works
+            self.emit(happened.Noticed("warn", str(error)))
+        try:
+            left = reattach.left_running(self.store, self.config.evaluation.host)
         except TROUBLE as error:
             self.emit(happened.Noticed("warn", str(error)))
+            return
+        for run_id in left:
+            self.do(reattach.reattach(self, run_id), "reattach")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import evaluate, fetch
-from dflash_tui.console.acts.follow import follow, start
+from dflash_tui.console.acts.follow import ask, follow, start
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import rundir
+from dflash_tui.evals.attach import exit_of
 from dflash_tui.evals.errors import EvaluationError, RunEnded
 from dflash_tui.evals.ship import ship
 from dflash_tui.measure.anchors import PRESETS
@@ -37,7 +40,8 @@ class Captured:
 async def capture(console: Console) -> Captured:
     """Capture every prompt of the full preset that has no hidden states yet. Existing files are never touched.
 
-    Raises TROUBLE; the job's pane tells it too. Cancelling detaches: the capture goes on.
+    A capture that was left and still works is followed; none is started beside it. Raises TROUBLE; the job's pane tells
+    it too. Cancelling detaches: the capture goes on.
     """
     async with console.turn:
         job = console.new_job()
@@ -46,6 +50,9 @@ async def capture(console: Console) -> Captured:
             done = await _capture(console, job)
         except TROUBLE as error:
             console.emit(happened.CaptureEnded(job, (), str(error)))
+            raise
+        except asyncio.CancelledError:
+            evaluate.tell_left(console, job)
             raise
         console.emit(happened.CaptureEnded(job, done.captured))
         return done
@@ -66,6 +73,37 @@ async def _capture(console: Console, job: str) -> Captured:
     )
     if not missing:
         return Captured((), names, names)
+    if begun := await _begun(console, harness):
+        run_id, run_dir = begun
+        console.emit(happened.Noticed("info", f"{run_id} works on it already; it is followed"))
+        console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
+    else:
+        run_id, run_dir = await _start(console, job, harness, before, missing)
+    ended = await follow(console, job, run_id, run_dir, harness, _home(console, run_id))
+    if ended.state != "finished":
+        raise RunEnded(run_id, ended.state, ended.error)
+    after = await evaluate.look(console, harness, None, asked)
+    present = tuple(prompt.id for prompt in after.prompts if prompt.found)
+    return Captured(tuple(prompt for prompt in present if prompt in missing), present, names)
+
+
+def _home(console: Console, run_id: str) -> Path:
+    return console.store.state / "captures" / run_id
+
+
+async def _begun(console: Console, harness: str) -> tuple[str, str] | None:
+    """The id and the run directory of a capture that was left before it ended and still works. Raises TROUBLE."""
+    folder = console.store.state / "captures"
+    for home in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if exit_of(home) is None:
+            run_dir = posixpath.join(console.config.evaluation.root, "runs", home.name)
+            if (await ask(console, run_dir, harness, home)).state in ("starting", "running"):
+                return home.name, run_dir
+    return None
+
+
+async def _start(console: Console, job: str, harness: str, before: Survey, missing: tuple[str, ...]) -> tuple[str, str]:
+    host, settings = console.evaluation_host, console.config.evaluation
     request = CaptureRequest(
         target=settings.target,
         prompts_path=settings.prompts,
@@ -80,14 +118,10 @@ async def _capture(console: Console, job: str) -> Captured:
     run_id, run_dir = await rundir.create_run(host, settings.root, f"capture-{now:%Y%m%dT%H%M%SZ}")
     await host.make_folder(settings.hidden_states)
     await host.write(posixpath.join(run_dir, "capture.json"), dumps(request, indent=1).encode())
+    _home(console, run_id).mkdir(parents=True)  # from now on it is known here
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     await start(console, "capture", run_id, run_dir, harness)
-    ended = await follow(console, job, run_id, run_dir, harness, console.store.state / "captures" / run_id)
-    if ended.state != "finished":
-        raise RunEnded(run_id, ended.state, ended.error)
-    after = await evaluate.look(console, harness, None, asked)
-    present = tuple(prompt.id for prompt in after.prompts if prompt.found)
-    return Captured(tuple(prompt for prompt in present if prompt in missing), present, names)
+    return run_id, run_dir
 
 
 async def _taps(console: Console, found: Survey, harness: str, job: str) -> tuple[int, ...]:

@@ -80,7 +80,8 @@ async def evaluate(
         console.emit(happened.Noticed("info", "waits until the running job on the evaluation host has ended"))
     async with console.turn:
         job = console.new_job()
-        console.emit(happened.EvaluationAsked(job, preset, label or (f"step {step}" if step else "newest checkpoint")))
+        label = label or ("newest checkpoint" if step is None else f"step {step}")
+        console.emit(happened.EvaluationAsked(job, preset, label))
         try:
             subject = await (_model(console, model) if model else _fetched(console, step, job, preset))
             return await _evaluate(console, job, subject, preset, block_size, again)
@@ -91,17 +92,18 @@ async def evaluate(
             console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
             raise
         except asyncio.CancelledError:
-            _left(console, job)
+            tell_left(console, job)
             raise
 
 
 async def stop(console: Console) -> None:
-    """Stop the transfer or the evaluation that runs. What it has moved or measured is kept. Raises TROUBLE."""
-    if console.state.transfer.state == "running":
-        console.cancel_jobs()
+    """Stop the transfer, else the plan or the evaluation that runs, and nothing beside it. What it has moved or
+    measured is kept. Raises TROUBLE."""
+    transfer, pane = console.state.transfer, console.state.evaluation
+    if transfer.state == "running" or pane.state == "planning":
+        console.cancel(transfer.job if transfer.state == "running" else pane.job)
         return
-    pane = console.state.evaluation
-    if pane.state not in ("running", "capturing") or not pane.run_dir:
+    if pane.state != "running" or not pane.run_dir:
         raise ConsoleError("nothing to stop: no transfer and no evaluation runs")
     host = console.evaluation_host
     harness = await ship(host, console.config.evaluation.root)
@@ -277,7 +279,7 @@ def _existing(console: Console, job: str, run_id: str) -> Evaluated:
     return Evaluated(run_id, True, evaluation)
 
 
-def _left(console: Console, job: str) -> None:
+def tell_left(console: Console, job: str) -> None:
     """Say what a cancelled job leaves: nothing, or a run that goes on."""
     pane = console.state.evaluation
     if pane.job != job or pane.state != "running":

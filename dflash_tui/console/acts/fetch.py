@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.errors import ConsoleError
+from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.hosts.base import Host
 from dflash_tui.records.checkpoint import SavedCheckpoint
-from dflash_tui.transfer.errors import DestinationTaken, TransferError
+from dflash_tui.transfer.errors import DestinationTaken
 from dflash_tui.transfer.plan import TransferPlan, make_plan
 from dflash_tui.transfer.relay import move
 from dflash_tui.watch.saved import CheckpointLister
@@ -55,10 +55,12 @@ def newest(snapshot: Snapshot, step: int | None = None) -> SavedCheckpoint:
     if step is not None:
         known = ", ".join(str(item.step) for item in complete) or "none"
         raise ConsoleError(f"no complete checkpoint of step {step}; complete: {known}")
+    if snapshot.checkpoints_problem:
+        raise ConsoleError(f"the checkpoints can't be listed: {snapshot.checkpoints_problem}")
     if snapshot.checkpoints:
         last = snapshot.checkpoints[-1]
         raise ConsoleError(f"no complete checkpoint yet; newest {last.path} is {last.completeness}: {last.reason}")
-    raise ConsoleError("no checkpoint has been saved yet; the training's log tells when the next save is due")
+    raise ConsoleError("no checkpoint has been saved yet: the folder that training.checkpoints names holds none")
 
 
 async def fetch(console: Console, *, step: int | None = None, job: str = "") -> Fetched:
@@ -75,7 +77,12 @@ def wanted_folder(console: Console, checkpoint: SavedCheckpoint) -> str:
 
 
 async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
-    """Move one checkpoint with the sidecars beside it; emits the transfer's events."""
+    """Move one checkpoint with the sidecars beside it, after the transfers before it; emits the transfer's events."""
+    async with console.wire:
+        return await _bring(console, checkpoint, job)
+
+
+async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
     source, destination = console.training_host, console.evaluation_host
     names = await with_sidecars(source, checkpoint.folder, checkpoint.files)
     wanted = wanted_folder(console, checkpoint)
@@ -86,7 +93,7 @@ async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetc
         moved = await move(
             plan, source, destination, lambda progress: console.emit(happened.TransferAdvanced(job, progress))
         )
-    except TransferError as error:
+    except TROUBLE as error:
         console.emit(happened.TransferEnded(job, error=str(error)))
         raise
     except asyncio.CancelledError:
@@ -115,7 +122,7 @@ async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetc
 
 
 async def _plan(source: Host, folder: str, names: tuple[str, ...], destination: Host, wanted: str) -> TransferPlan:
-    """A step number that that came again with other bytes (a restarted run) gets a folder of its own."""
+    """A step number that came again with other bytes (a restarted run) gets a folder of its own."""
     for copy in range(1, COPIES):
         try:
             return await make_plan(source, folder, names, destination, wanted if copy == 1 else f"{wanted}-{copy}")

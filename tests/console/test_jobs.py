@@ -1,0 +1,178 @@
+"""Jobs side by side: each is stopped alone, waits for its turn, and is begun once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts.capture import capture
+from dflash_tui.console.acts.evaluate import evaluate
+from dflash_tui.console.console import Console
+from dflash_tui.evals.errors import RunEnded
+from dflash_tui.hosts.base import Process
+from dflash_tui.hosts.local import LocalHost
+from dflash_tui.records.codec import loads
+from dflash_tui.records.process import ProcessRecord
+from dflash_tui.watch.events import TrainingProgressed
+from tests.console.world import Bench, bench
+
+
+class SlowDisk(LocalHost):
+    """A host from which nothing is read by `dd` before `spun_up` is set."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.spun_up = asyncio.Event()
+
+    def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+        return self._after(argv, stdin)
+
+    @asynccontextmanager
+    async def _after(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
+        if argv[0] == "dd":
+            await self.spun_up.wait()
+        async with super().stream(argv, stdin=stdin) as process:
+            yield process
+
+
+@pytest.fixture
+async def tiny(tmp_path: Path) -> AsyncIterator[Bench]:
+    """The evaluation host's Python waits before a survey while the file `held` is there, and touches `surveyed`."""
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\ncase "$*" in *" survey") touch {tmp_path}/surveyed\n'
+        f'while [ -e {tmp_path}/held ]; do sleep 0.05; done;; esac\nexec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    made = bench(tmp_path, python=str(python))
+    made.save(4000)
+    disk = SlowDisk("ct200")
+    disk.spun_up.set()
+    made.console = Console(
+        made.console.config, made.console.store, {**made.console.hosts, "ct200": disk}, told=made.told.append
+    )
+    yield made
+    await made.console.close()
+    for path in (tmp_path / "lab" / "eval").glob("runs/*/process.json"):
+        with suppress(ProcessLookupError):
+            os.kill(loads(ProcessRecord, path.read_bytes(), str(path)).pid, signal.SIGKILL)
+
+
+def disk_of(tiny: Bench) -> SlowDisk:
+    disk = tiny.console.training_host
+    assert isinstance(disk, SlowDisk)
+    return disk
+
+
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def held_run(tiny: Bench) -> Path:
+    """The directory of the run that has just been started, its process held by SIGSTOP."""
+    await until(lambda: tiny.of(happened.EvaluationStarted))
+    run_dir = Path(tiny.console.state.evaluation.run_dir)
+    await until((run_dir / "process.json").exists)
+    send(run_dir, signal.SIGSTOP)
+    return run_dir
+
+
+def send(run_dir: Path, number: signal.Signals) -> None:
+    os.kill(loads(ProcessRecord, (run_dir / "process.json").read_bytes(), "process.json").pid, number)
+
+
+async def test_stopping_a_transfer_leaves_the_evaluation_beside_it_alone(tiny: Bench) -> None:
+    console = tiny.console
+    console.begin("evaluate")
+    run_dir = await held_run(tiny)
+    disk_of(tiny).spun_up.clear()
+    tiny.save(5000)
+    console.begin("fetch")
+    await until(lambda: console.state.transfer.step == 5000)
+    console.begin("stop")
+    await until(lambda: console.state.transfer.state != "running")
+    assert console.state.transfer.error == "stopped; what arrived is kept and continued next time"
+    send(run_dir, signal.SIGCONT)
+    await until(lambda: console.state.evaluation.state != "running")
+    assert console.state.evaluation.state == "done"
+
+
+async def test_an_evaluation_that_is_still_being_planned_can_be_stopped(tiny: Bench) -> None:
+    (tiny.root / "held").touch()
+    tiny.console.begin("evaluate")
+    await until((tiny.root / "surveyed").exists)
+    tiny.console.begin("stop")
+    await until(lambda: tiny.console.state.evaluation.state != "planning")
+    assert tiny.console.state.evaluation.state == "stopped"
+    assert tiny.console.state.evaluation.error == "stopped before it was started"
+    assert not (tiny.root / "lab" / "eval" / "runs").exists()
+
+
+async def test_a_second_transfer_waits_for_the_first_and_moves_nothing_again(tiny: Bench) -> None:
+    disk_of(tiny).spun_up.clear()
+    tiny.console.begin("fetch")
+    tiny.console.begin("fetch")
+    await until(lambda: tiny.console.state.transfer.state == "running")
+    disk_of(tiny).spun_up.set()
+    await until(lambda: len(tiny.of(happened.TransferEnded)) == 2)
+    ended = [event for event in tiny.told if isinstance(event, happened.TransferEnded)]
+    assert [(event.error, event.already_there) for event in ended] == [(None, False), (None, True)]
+    moving = [event for event in tiny.told if isinstance(event, happened.TransferAdvanced)]
+    assert {event.progress.attempt for event in moving} == {1}
+
+
+def told_lines(tiny: Bench) -> list[tuple[str, ...]]:
+    return [event.new_lines for event in tiny.told if isinstance(event, TrainingProgressed)]
+
+
+async def test_reconnecting_twice_at_once_watches_once(tiny: Bench) -> None:
+    console = tiny.console
+    await console.start()
+    await until(lambda: console.state.training.log)
+    console.begin("reconnect")
+    console.begin("reconnect")
+    await until(lambda: len([lines for lines in told_lines(tiny) if lines]) > 1)
+    with (tiny.workspace / "train.log").open("a") as log:
+        log.write("step=5330 loss=2.0\n")
+    await until(lambda: console.state.training.log[-1:] == ("step=5330 loss=2.0",))
+    await asyncio.sleep(0.5)  # time for a second watch to tell it too
+    assert sum(lines.count("step=5330 loss=2.0") for lines in told_lines(tiny)) == 1
+
+
+async def test_a_damaged_result_does_not_hide_a_run_that_still_works(tiny: Bench) -> None:
+    done = await evaluate(tiny.console)
+    tiny.told.clear()
+    job = asyncio.create_task(evaluate(tiny.console, again=True))
+    run_dir = await held_run(tiny)
+    job.cancel()
+    await asyncio.wait({job})
+    (tiny.console.store.run_folder(done.run_id) / "blocks.jsonl").write_text("{\n")
+    await tiny.console.start()
+    await until(lambda: tiny.console.state.evaluation.label == f"found again: {run_dir.name}")
+    send(run_dir, signal.SIGCONT)
+    await until(lambda: tiny.console.state.evaluation.state == "done")
+
+
+async def test_a_capture_that_was_left_is_followed_and_none_is_started_beside_it(tiny: Bench) -> None:
+    job = asyncio.create_task(capture(tiny.console))
+    run_dir = await held_run(tiny)
+    job.cancel()
+    await asyncio.wait({job})
+    assert tiny.console.state.evaluation.state == "stopped"
+    again = asyncio.create_task(capture(tiny.console))
+    said = f"{run_dir.name} works on it already; it is followed"
+    await until(lambda: happened.Noticed("info", said) in tiny.told)
+    send(run_dir, signal.SIGCONT)
+    with pytest.raises(RunEnded, match=run_dir.name):  # this bench's target is none to capture from
+        await again
+    assert [path.name for path in run_dir.parent.iterdir()] == [run_dir.name]
