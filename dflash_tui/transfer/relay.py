@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, ReadShort
-from dflash_tui.transfer.errors import SourceChanged, TransferCorrupt, TransferCut, TransferError
+from dflash_tui.transfer.errors import (
+    DestinationTaken,
+    NoSpace,
+    SourceChanged,
+    TransferCorrupt,
+    TransferCut,
+    TransferError,
+)
 from dflash_tui.transfer.plan import PlannedFile, TransferPlan, already_there, is_part_of
 from dflash_tui.transfer.progress import Meter, TransferProgress
 from dflash_tui.transfer.publish import publish
@@ -112,7 +119,8 @@ class _OneFile:
                 self.attempts += 1
                 self._meter.attempt(self.attempts, str(cut))
                 await asyncio.sleep(min(pause * 2**fruitless, _LONGEST_PAUSE))
-            except TransferError:
+            except (DestinationTaken, NoSpace, SourceChanged, TransferCorrupt):
+                # After anything else the piece is what a later transfer continues.
                 await self._clear()
                 raise
 
@@ -132,7 +140,11 @@ class _OneFile:
         found = await self._verified()
         await self._check_source()
         self._meter.phase("publishing")
-        await publish(self._destination, self._part, self._final, self._file.size)
+        try:
+            await publish(self._destination, self._part, self._final, self._file.size)
+        except DestinationTaken as taken:
+            if not await self._brought_by_another():
+                raise taken from None
         await self._remove_old_pieces()
         return found
 
@@ -216,6 +228,13 @@ class _OneFile:
         found = await already_there(self._plan, self._file, self._source, self._destination)
         if found:
             await self._remove(self._part)
+    async def _brought_by_another(self) -> bool:
+        """Whether what came into being meanwhile is the same file: two of us may fetch at once."""
+        try:
+            return bool(await self._already_named())
+        except DestinationTaken:
+            return False
+
         return found
 
     async def _remove_old_pieces(self) -> None:

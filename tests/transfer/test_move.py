@@ -443,3 +443,16 @@ async def test_on_one_host_a_file_of_another_disk_is_copied(tmp_path: Path, smal
         assert dict(moved.how) == {name: "copied"}
         assert (into / name).read_bytes() == b"weights"
         assert not (into / name).is_symlink()
+
+
+async def test_two_that_fetch_the_same_file_at_once_both_have_it(lab: Lab) -> None:
+    data = lab.make(3 * MIB)
+    plan = await make_plan(lab.source, lab.source_folder, ("checkpoint.pt",), lab.destination, str(lab.here))
+
+    async def fetch() -> Moved:
+        return await move(plan, lab.source, lab.destination, lab.seen.append, pause=0.01)
+
+    first, second = await asyncio.gather(fetch(), fetch())
+    assert first.sha256 == second.sha256 == {"checkpoint.pt": hashlib.sha256(data).hexdigest()}
+    assert lab.names() == {"checkpoint.pt"}
+    assert (lab.here / "checkpoint.pt").read_bytes() == data
