@@ -68,12 +68,14 @@ def resolve_settings(structure: Structure, configs: Configs, overrides: Mapping[
     _check_taps(taps, pick, parts, shapes, sources)
     _check_anchor_layout(pick, configs)
     _check_mask_token(values, pick)
+    biased = any(name.endswith(BIAS_KEYS) for name in parts)
+    _check_biases(biased, pick)
     return DrafterSettings(
         **values,
         family=family_of(parts),
         draft_vocab_size=_draft_vocabulary(pick, shapes, values["vocab_size"]),
         sample_from_anchor=False,
-        attention_bias=any(name.endswith(BIAS_KEYS) for name in parts),
+        attention_bias=biased,
         input_embedding_scale=pick.optional_real("input_embedding_scale", 1.0),
         output_multiplier=pick.optional_real("output_multiplier", 1.0),
         final_logit_softcapping=pick.optional_real("final_logit_softcapping", None),
@@ -242,6 +244,16 @@ def _check_mask_token(values: Mapping[str, Any], pick: _Picker) -> None:
             f"{pick.sources['mask_token_id']} is {values['mask_token_id']}, "
             f"but the vocabulary has {values['vocab_size']} tokens"
         )
+
+
+def _check_biases(biased: bool, pick: _Picker) -> None:
+    said = pick.find("attention_bias")
+    if said is not None and said.value is not biased:
+        raise SettingsConflict(
+            f"{said.source} is {said.value!r}, but the weights {'have' if biased else 'have no'} attention biases; "
+            "is this the config of another model?"
+        )
+    pick.sources["attention_bias"] = "weights"
 
 
 def _draft_vocabulary(pick: _Picker, shapes: Mapping[str, int], vocabulary: int) -> int | None:

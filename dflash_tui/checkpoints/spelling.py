@@ -46,7 +46,9 @@ _INNER = "transformer_layer_config"
 _REFUSED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("rope_scaling.rope_type", (None, "default"), "scaled rotary positions"),
     ("rope_scaling.type", (None, "default"), "scaled rotary positions"),
+    ("rope_scaling.factor", (None, 1, 1.0), "scaled rotary positions"),
     ("rope_parameters.rope_type", (None, "default"), "scaled rotary positions"),
+    ("rope_parameters.factor", (None, 1, 1.0), "scaled rotary positions"),
     ("partial_rotary_factor", (None, 1, 1.0), "rotary positions over a part of each head"),
     ("rope_parameters.partial_rotary_factor", (None, 1, 1.0), "rotary positions over a part of each head"),
     ("is_neox_style", (None, True), "interleaved rotary positions"),

@@ -63,8 +63,8 @@ def check_data(features: Features, settings: DrafterSettings, vocabulary: int, l
 def write_features(folder: Path, prompt_id: str, hidden: Tensor, tokens: list[int], metadata: dict[str, str]) -> Path:
     """Write a hidden-state file under its final name at once: temporary name, flush to disk, link.
 
-    `hidden` [T, K·D] is stored in its dtype. Raises HarnessError when the file exists (nothing is overwritten) or
-    cannot be written.
+    `hidden` [T, K·D] is stored in its dtype. Raises PromptRefused when the name is taken (nothing is overwritten, also
+    no link to nothing), HarnessError when the file cannot be written.
     """
     final = features_path(folder, prompt_id)
     temporary = final.with_name(f".{final.name}.{os.getpid()}.part")
@@ -90,7 +90,7 @@ def write_features(folder: Path, prompt_id: str, hidden: Tensor, tokens: list[in
             os.fsync(stream.fileno())
         os.link(temporary, final)  # unlike a rename, this fails where a file is already
     except FileExistsError as error:
-        raise HarnessError(
+        raise PromptRefused(
             f"{final}: exists already; hidden states are never overwritten, move it away first"
         ) from error
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,12 @@ def capture(run_dir: Path) -> tuple[Path, ...]:
     torch.set_num_threads(request.threads)
     folder = Path(request.hidden_states)
     asked = _asked(request)
-    missing = [prompt for prompt in asked if not features_path(folder, prompt.id).exists()]
+    missing = [prompt for prompt in asked if not os.path.lexists(features_path(folder, prompt.id))]
     rundir.say(run_dir, f"capture: {len(missing)} of {len(asked)} prompts have no hidden states in {folder}")
+    for prompt in asked:
+        path = features_path(folder, prompt.id)
+        if path.is_symlink() and not path.exists():
+            rundir.say(run_dir, f"{prompt.id}: left out: {path}: a link to nothing; remove it and capture again")
     if not missing:
         return ()
     written: list[Path] = []

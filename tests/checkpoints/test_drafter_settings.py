@@ -99,6 +99,7 @@ def test_a_nested_field_that_nobody_gives_is_refused_by_name(structure: Structur
         ({"block_size": "8"}, "block_size is '8'"),
         ({"rope_theta": -1}, "positive"),
         ({"draft_vocab_size": 60}, "draft_vocab_size is 60"),
+        ({"attention_bias": True}, "attention_bias is True, but the weights have no"),
     ],
 )
 def test_a_contradiction_names_both_sides(structure: Structure, change: dict[str, Any], words: str) -> None:
@@ -111,6 +112,7 @@ def test_a_contradiction_names_both_sides(structure: Structure, change: dict[str
     [
         ({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, r"rope_scaling\.rope_type is 'yarn'"),
         ({"rope_scaling": {"type": "linear", "factor": 4}}, r"rope_scaling\.type"),
+        ({"rope_scaling": {"factor": 4.0}}, r"rope_scaling\.factor is 4\.0"),
         ({"rope_parameters": {"rope_theta": 1e6, "rope_type": "llama3"}}, r"rope_parameters\.rope_type"),
         ({"rope_parameters": {"full_attention": {"rope_theta": 1e6}}}, "rope_parameters"),
         ({"partial_rotary_factor": 0.25}, r"partial_rotary_factor is 0\.25"),
@@ -135,7 +137,7 @@ def test_what_the_forward_pass_cannot_do_is_refused_by_its_key(
 @pytest.mark.parametrize(
     "change",
     [
-        {"rope_scaling": None},
+        {"rope_scaling": None, "attention_bias": False},
         {"rope_scaling": {"rope_type": "default"}},
         {"rope_parameters": {"rope_theta": 1000000, "rope_type": "default"}},
         {"partial_rotary_factor": 1},

@@ -172,6 +172,19 @@ def test_capture_makes_the_missing_files_and_leaves_the_others_alone(tmp_path: P
     assert torch.equal(tensors["hidden"], made.hidden.bfloat16())
 
 
+def test_capture_goes_round_a_link_to_nothing_and_says_so(tmp_path: Path) -> None:
+    save_target(tmp_path / "target")
+    request = capture_request(tmp_path)
+    (tmp_path / "states").mkdir(exist_ok=True)
+    link = tmp_path / "states" / "p1.safetensors"
+    link.symlink_to(tmp_path / "gone")
+    assert captured(tmp_path, request).state == "finished"
+    assert sorted(file.name for file in (tmp_path / "states").iterdir() if file.exists()) == [
+        "p0.safetensors", "p2.safetensors"
+    ]  # fmt: skip
+    assert f"p1: left out: {link}: a link to nothing" in (tmp_path / "run" / rundir.LOG).read_text()
+
+
 def test_capture_of_named_prompts_only(tmp_path: Path) -> None:
     save_target(tmp_path / "target")
     request = capture_request(tmp_path)

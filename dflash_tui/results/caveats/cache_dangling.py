@@ -14,11 +14,11 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         Finding(
             "CACHE_DANGLING",
             "void",
-            f"Hidden states of {fact.value['prompt']} can't be used: {fact.value.get('reason', 'refused')}.",
+            f"Hidden states of {fact.value['prompt']} can't be used: {fact.value.get('reason', 'refused')}; no file is "
+            "ever overwritten, so move it away before capturing again.",
             (fact.value["prompt"], fact.value.get("reason", "refused")),
             (fact.source,),
-            "capture",
-            fact.value["prompt"],
+            scope=fact.value["prompt"],
         )
         for fact in refused
         if isinstance(fact.value.get("prompt"), str)

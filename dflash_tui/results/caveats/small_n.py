@@ -18,4 +18,5 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     noun = "prompt" if prompts == 1 else "prompts"
     sentence = f"{prompts} distinct {noun}, fewer than {ENOUGH}: intervals are wide by design."
     sources = (Source("", evaluation.path, "prompts measured"),)
-    return (Finding("SMALL_N", "warn", sentence, (prompts,), sources, "capture"),)
+    remedy = "capture" if prompts < (evidence.asked_count(evaluation) or 0) else None
+    return (Finding("SMALL_N", "warn", sentence, (prompts,), sources, remedy),)

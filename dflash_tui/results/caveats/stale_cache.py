@@ -27,7 +27,7 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         sentence = (
             f"Hidden states do not record which target and taps they are of{', and are ' + older if older else ''}."
         )
-        return (Finding(CODE, "warn", sentence, ("identity unrecorded",), (identity.source, *times), "capture"),)
+        return (Finding(CODE, "warn", sentence, ("identity unrecorded",), (identity.source, *times)),)
     if identity is not None and isinstance(identity.value, dict):
         differing = _differing(identity.value, evaluation)
         if differing:
@@ -40,7 +40,6 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
                     f"Hidden states are of another target than the evaluation's: {pairs}.",
                     tuple(part for triple in differing for part in triple),
                     sources,
-                    "capture",
                 ),
             )
         lacking = _lacking(identity.value, evaluation)
@@ -48,7 +47,7 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
             sentence = f"Hidden states do not record their {', '.join(lacking)}, which the evaluation's target has."
             values = tuple(f"{key} unrecorded" for key in lacking)
             sources = (identity.source, evidence.source(evaluation, "target.identity"))
-            return (Finding(CODE, "warn", sentence, values, sources, "capture"),)
+            return (Finding(CODE, "warn", sentence, values, sources),)
     if older:
         sentence = f"Hidden states are {older}: the normal case, they don't depend on the drafter."
         return (Finding(CODE, "note", sentence, ("older than the checkpoint",), times),)
