@@ -66,6 +66,20 @@ async def test_a_link_cut_while_the_run_is_launched_neither_loses_it_nor_starts_
     assert any(f"whether {done.run_id} has begun is asked" in sentence for sentence in said)
 
 
+async def test_leaving_while_the_run_is_launched_lets_the_launch_end(tiny: Bench) -> None:
+    job = asyncio.create_task(evaluate(tiny.console))
+    await appears(tiny.root / "begun")
+    job.cancel()
+    await asyncio.sleep(0)
+    (tiny.root / "go").touch()
+    await asyncio.wait({job}, timeout=60)
+    assert job.cancelled()
+    (run_dir,) = (tiny.root / "lab" / "eval" / "runs").iterdir()
+    assert (run_dir / "process.json").exists()
+    done = await asyncio.wait_for(evaluate(tiny.console), 60)
+    assert (done.run_id, done.existing) == (run_dir.name, True)
+
+
 async def test_a_run_directory_taken_away_while_it_is_followed_is_a_lost_run(tiny: Bench) -> None:
     (tiny.root / "go").touch()
     job = asyncio.create_task(evaluate(tiny.console))

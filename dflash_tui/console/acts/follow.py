@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,8 @@ from dflash_tui.hosts.base import HostUnreachable
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
+
+LAUNCH_SECONDS = 15.0  # that a launch may still take when nobody waits for it any more
 
 
 async def follow(console: Console, job: str, run_id: str, run_dir: str, harness: str, home: Path) -> RunUpdate:
@@ -43,8 +46,17 @@ async def start(console: Console, command: str, run_id: str, run_dir: str, harne
     """Start ``evaluate`` or ``capture`` detached. A link that breaks meanwhile is no failure: whether work has begun
     only its host knows, so it is not started twice but followed. Raises HostError, EvaluationError."""
     host = console.evaluation_host
+    starting = asyncio.create_task(
+        launch.start(host, console.config.evaluation.python, harness, command, run_dir), name="launch"
+    )
     try:
-        await launch.start(host, console.config.evaluation.python, harness, command, run_dir)
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        # Cancelled now, the half-started process would be killed and the run directory stay behind without one.
+        await asyncio.wait({starting}, timeout=LAUNCH_SECONDS)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        raise
     except HostUnreachable as error:
         sentence = f"{error}; whether {run_id} has begun is asked when {host.name} answers again"
         console.emit(happened.Noticed("warn", sentence))
