@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ Phase = Literal["planning", "moving", "verifying", "publishing", "done"]
 
 _INTERVAL = 0.1
 _RATE_SECONDS = 3.0
+_BEAT = 1.0
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,23 @@ class TransferProgress:
 class Meter:
     """Counts bytes and emits progress: every change of phase, and bytes at most ten times a second."""
 
-    def __init__(self, total: int, emit: Callable[[TransferProgress], None]) -> None:
-        """`total`: the bytes that are going to move."""
+    def __init__(
+        self,
+        total: int,
+        emit: Callable[[TransferProgress], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`total`: the bytes that are going to move; `clock` in seconds."""
         self._emit = emit
+        self._clock = clock
         self._now = TransferProgress("planning", total=total)
         self._samples: deque[tuple[float, int]] = deque()
         self._emitted = 0.0
 
     def phase(self, phase: Phase, file: str = "") -> None:
-        """Enter a phase."""
+        """Enter a phase; what moved before is not its speed."""
+        self._samples.clear()
         self._now = replace(self._now, phase=phase, file=file or self._now.file)
         self._tell()
 
@@ -59,21 +69,28 @@ class Meter:
 
     def add(self, *, read: int = 0, written: int = 0) -> None:
         """Count bytes that passed."""
-        now = time.monotonic()
+        now = self._clock()
         self._now = replace(self._now, read=self._now.read + read, written=self._now.written + written)
         self._samples.append((now, self._now.written))
-        while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_SECONDS:
-            self._samples.popleft()
         if now - self._emitted >= _INTERVAL:
             self._tell()
 
+    async def beat(self) -> None:
+        """Tell every second, also while nothing moves: the speed of a line that is silent falls to nothing. Ends by
+        being cancelled."""
+        while True:
+            await asyncio.sleep(_BEAT)
+            self._tell()
+
     def _tell(self) -> None:
-        rate = 0.0
+        rate, now = 0.0, self._clock()
+        while len(self._samples) > 2 and now - self._samples[0][0] > _RATE_SECONDS:
+            self._samples.popleft()
         if len(self._samples) > 1:
-            (began, had), (ended, has) = self._samples[0], self._samples[-1]
-            rate = (has - had) / (ended - began) if ended > began else 0.0
+            (began, had), (_, has) = self._samples[0], self._samples[-1]
+            rate = (has - had) / (now - began) if now > began else 0.0
         left = self._now.total - self._now.written
         eta = 0.0 if self._now.phase == "done" else left / rate if rate > 0 else None
         self._now = replace(self._now, rate=rate, eta=eta)
-        self._emitted = time.monotonic()
+        self._emitted = now
         self._emit(self._now)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dflash_tui.hosts.base import FileMissing, Host
 from dflash_tui.transfer.errors import DestinationTaken, TransferError
 
+_SLOWEST = 10_000_000
+"""Bytes a second below which a disk is given up."""
+
 
 async def publish(host: Host, part: str, final: str, size: int) -> None:
     """Name `part` (whole and verified) `final`. Raises DestinationTaken when the name is in use, and leaves it alone.
@@ -12,7 +15,7 @@ async def publish(host: Host, part: str, final: str, size: int) -> None:
     A hard link refuses a taken name in one step, on every userland; `mv -n` is for filesystems without links.
     """
     # Old userlands have a `sync` without operands only; what counts was read back for its hash.
-    await host.run(["sync", part], timeout=600, check=False)
+    await host.run(["sync", part], timeout=600 + size / _SLOWEST, check=False)
     linked = await host.run(["ln", part, final], check=False)
     if linked.status != 0:
         if await _present(host, final):

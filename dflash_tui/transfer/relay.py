@@ -38,8 +38,8 @@ How = Literal["streamed", "linked", "copied", "already there"]
 
 @dataclass(frozen=True)
 class Moved:
-    """`bytes` that crossed now (links and files that were there count none), `sha256` and `how` by file name, and the
-    `seconds` and `attempts` that it took."""
+    """`bytes` that crossed now (links, files that were there and continued pieces count none), `sha256` and `how` by
+    file name, and the `seconds` and `attempts` that it took."""
 
     bytes: int
     sha256: Mapping[str, str]
@@ -73,7 +73,7 @@ async def move(
     meter.phase("planning")
     hashes: dict[str, str] = {}
     how: dict[str, How] = {}
-    moved, attempts = 0, 1
+    moved, crossed, attempts = 0, 0, 1
     for file in plan.files:
         if file.present:
             hashes[file.name], how[file.name] = file.present, "already there"
@@ -82,12 +82,12 @@ async def move(
         hashes[file.name], how[file.name] = await one.move(tries, pause)
         attempts += one.attempts - 1
         moved += file.size
+        crossed += one.crossed
     with _as_transfer_errors():
         await _record(plan, destination, hashes)
     meter.at(plan.to_move, plan.to_move)
     meter.phase("done")
-    streamed = sum(file.size for file in plan.files if how[file.name] == "streamed")
-    return Moved(streamed, hashes, how, time.monotonic() - began, attempts)
+    return Moved(crossed, hashes, how, time.monotonic() - began, attempts)
 
 
 class _OneFile:
@@ -103,7 +103,9 @@ class _OneFile:
         self._running = Running()
         self._source_hash = ""
         self._how: How = "streamed"
+        self._taken_over = False
         self.attempts = 1
+        self.crossed = 0
 
     async def move(self, tries: int, pause: float) -> tuple[str, How]:
         fruitless, reached = 0, 0
@@ -153,7 +155,7 @@ class _OneFile:
         verifying phase."""
         offset = await self._proven()
         self._meter.at(self._before + offset, self._before + offset)
-        hashing = asyncio.create_task(self._hash_source())
+        hashing, beating = asyncio.create_task(self._hash_source()), asyncio.create_task(self._meter.beat())
         try:
             await pump(
                 self._source, self._path, self._destination, self._part, self._file.size, self._running, self._meter
@@ -161,32 +163,34 @@ class _OneFile:
             self._meter.phase("verifying")
             await hashing
         finally:
-            hashing.cancel()
-            await asyncio.gather(hashing, return_exceptions=True)
+            self.crossed += self._running.at - offset
+            for task in (hashing, beating):
+                task.cancel()
+            await asyncio.gather(hashing, beating, return_exceptions=True)
 
     async def _hash_source(self) -> None:
         self._source_hash = self._source_hash or await sha256(self._source, self._path, self._file.size)
 
     async def _proven(self) -> int:
         """How many bytes of the piece at the destination are the source's; the piece is cut there."""
-        if self.attempts == 1:
-            return await self._adopted() if self._file.part else 0
+        if self.attempts == 1 and not self._file.part:
+            return 0
+        if self._file.part and not self._taken_over:
+            await self._destination.run(["mv", "-n", self._file.part, self._part], check=False)
+            self._taken_over = True
         try:
             size = (await self._destination.stat(self._part)).size
         except FileMissing:
             return self._running.back_to(0)
         offset = self._running.back_to(size)
-        if offset and await self._prefix_of_part(offset) != self._running.hex:
-            return self._running.back_to(0)
-        return offset
+        if offset == 0:
+            return await self._agreed(size // BLOCK * BLOCK)
+        return offset if await self._prefix_of_part(offset) == self._running.hex else self._running.back_to(0)
 
-    async def _adopted(self) -> int:
-        """Take over a piece that an earlier transfer left, if the source's first bytes have its hash."""
-        taken = await self._destination.run(["mv", "-n", self._file.part, self._part], check=False)
-        offset = self._file.resumable // BLOCK * BLOCK
-        if taken.status != 0 or offset == 0:
-            return 0
-        there = await prefix_sha256(self._source, self._path, offset)
+    async def _agreed(self, offset: int) -> int:
+        """Go on at `offset` though what lies before it is not remembered here, if the source's first bytes have the
+        piece's hash; else at 0."""
+        there = await prefix_sha256(self._source, self._path, offset) if offset else None
         if there is None or there != await self._prefix_of_part(offset):
             return 0
         self._running.continue_unseen(offset)
@@ -224,10 +228,6 @@ class _OneFile:
                 f"(planned {self._file.size:,} bytes, now {now.size:,}; written again or replaced); plan again"
             )
 
-    async def _already_named(self) -> str:
-        found = await already_there(self._plan, self._file, self._source, self._destination)
-        if found:
-            await self._remove(self._part)
     async def _brought_by_another(self) -> bool:
         """Whether what came into being meanwhile is the same file: two of us may fetch at once."""
         try:
@@ -235,6 +235,10 @@ class _OneFile:
         except DestinationTaken:
             return False
 
+    async def _already_named(self) -> str:
+        found = await already_there(self._plan, self._file, self._source, self._destination)
+        if found:
+            await self._remove(self._part)
         return found
 
     async def _remove_old_pieces(self) -> None:

@@ -40,7 +40,7 @@ class Running:
             self.digest.update(data[:room])
             self.at += min(room, len(data))
             data = data[room:]
-            if self.at % _MARK == 0:
+            if self.at % _MARK == 0 and self.whole:
                 self.marks.append((self.at, self.digest.copy()))
 
     def back_to(self, offset: int) -> int:

@@ -286,12 +286,26 @@ async def test_a_later_transfer_takes_over_a_piece_whose_bytes_it_proves(lab: La
     plan = await make_plan(lab.source, lab.source_folder, ["checkpoint.pt"], lab.destination, str(lab.here))
     assert plan.resumable == piece.stat().st_size
     lab.seen.clear()
-    await move(plan, lab.source, lab.destination, lab.seen.append, pause=0.01)
+    moved = await move(plan, lab.source, lab.destination, lab.seen.append, pause=0.01)
     assert (lab.here / "checkpoint.pt").read_bytes() == data
     assert lab.names() == {"checkpoint.pt"}
     first = min(progress.written for progress in lab.seen if progress.phase == "moving" and progress.written)
     # Only a host with python3 can hash the first part of a file; the busybox container can't.
     assert (first >= 19 * MIB) == (lab.source.name == "pve")
+    assert (moved.bytes <= 41 * MIB) == (lab.source.name == "pve"), "what was there before did not cross now"
+
+
+@pytest.mark.parametrize("lab", ["sshd to sshd"], indirect=True)  # the busybox container takes no piece over
+async def test_a_cut_after_a_piece_was_taken_over_does_not_begin_at_nothing_again(lab: Lab) -> None:
+    data = lab.make(60 * MIB)
+    await _cancelled_at(lab, 20 * MIB)
+    assert lab.destination_sshd is not None
+    lab.seen.clear()
+    moved = await lab.move(emit=cutting(lab.destination_sshd, 40 * MIB))
+    assert moved.attempts == 2
+    assert (lab.here / "checkpoint.pt").read_bytes() == data
+    again = [progress.written for progress in lab.seen if progress.attempt == 2 and progress.phase == "moving"]
+    assert min(written for written in again if written) >= 19 * MIB
 
 
 async def test_a_later_transfer_does_not_go_on_from_wrong_bytes(lab: Lab) -> None:

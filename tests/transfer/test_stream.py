@@ -38,5 +38,6 @@ def test_a_hash_that_missed_bytes_says_nothing() -> None:
     running.update(b"rest")
     assert running.at == MARK + 4
     assert running.hex == ""
-    assert running.back_to(MARK) == 0
+    running.update(DATA)
+    assert running.back_to(4 * MARK) == 0, "a mark's hash would be of the later bytes alone"
     assert running.hex == hashlib.sha256(b"").hexdigest()
