@@ -34,7 +34,8 @@ NAMES = st.lists(st.sampled_from((*WEIGHTS, *STATE, *OTHER)), unique=True)
         (("config.json", "model.safetensors", "training_state.pt"), ("model.safetensors", "config.json")),
         (
             ("config.json", "model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state_0.pth",
-             "trainer_state.json", "training_args.bin", "tokenizer.json", "tokenizer_config.json", "generation_config.json"),
+             "trainer_state.json", "training_args.bin", "tokenizer.json", "tokenizer_config.json",
+             "generation_config.json"),
             ("model.safetensors", "config.json"),
         ),
         (
