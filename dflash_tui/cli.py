@@ -44,13 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Known trouble is one sentence; anything else is a defect and keeps its traceback."""
+    """Known trouble is one sentence, which may quote a host and so is shown without control characters; anything else
+    is a defect and keeps its traceback."""
     from dflash_tui.config import ConfigError
     from dflash_tui.console.errors import TROUBLE
 
     if not isinstance(error, TROUBLE):
         raise error
-    print(f"dflash-tui: {error}", file=sys.stderr)
+    narrate(f"dflash-tui: {error}".replace("\n", " "))
     return USAGE if isinstance(error, ConfigError) else FAILED
 
 
@@ -95,11 +96,14 @@ def build_parser() -> argparse.ArgumentParser:
     load = command("import", _offline("import"), "pin a result file of any known shape")
     load.add_argument("file", type=Path)
     load.add_argument("--as", dest="name", help="name of the pin (default: the file's name)")
+    load.add_argument("--replace", action="store_true", help="let the name mean this file from now on")
     pin = command("pin", _offline("pin"), "pin a result as a baseline")
     pin.add_argument("result", metavar="RUN", help="run id or result file")
     pin.add_argument("--as", dest="name", help="name of the pin")
+    pin.add_argument("--replace", action="store_true", help="let the name mean this result from now on")
     compare = command("compare", _offline("compare"), "compare two results, and say how far that can be believed")
     compare.add_argument("current", metavar="A", help="run id, pin name or result file")
+    compare.add_argument("--common", action="store_true", help="on the common prompts and the common horizon only")
     compare.add_argument("previous", metavar="B", help="run id, pin name or result file")
     report = command("report", _report, "the Markdown report of a run")
     report.add_argument("result", metavar="RUN", help="run id, pin name or result file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +43,6 @@ def test_an_unreachable_host_is_one_sentence(world: Desk, apart: Path, command: 
 
 
 def test_an_unknown_host_key_is_refused_with_its_fingerprint_and_what_to_do(stranger: Desk, apart: Path) -> None:
-    import subprocess
-
     sentence = stranger.run("status", "--json", state=apart).failed(1)
     listed = subprocess.run(["ssh-keygen", "-lf", stranger.pve.folder / "host_key.pub"], capture_output=True, text=True)
     fingerprint = listed.stdout.split()[1]
@@ -152,6 +151,25 @@ def test_a_refused_evaluation_leaves_no_run_directory_and_moves_nothing(world: D
     assert "/neither" in sentence
     assert world.run_dirs() == before
     assert not (world.evaluations / "checkpoints" / "refused").exists()
+
+
+def test_what_a_host_says_can_not_move_the_cursor(world: Desk, apart: Path) -> None:
+    python = world.root / "lab" / "python"
+    python.write_text("#!/bin/sh\nprintf 'boom \\033]0;evil\\007\\n' >&2; exit 3\n")
+    python.chmod(0o755)
+    config = world.other_config("hostile.toml", evaluation={"python": str(python)})
+    ran = world.run("--config", config, "eval", state=apart)
+    assert ran.failed(1).endswith(r"boom \x1b]0;evil\x07")
+    assert "\x1b" not in ran.err
+
+
+def test_a_reader_that_goes_away_is_no_traceback(world: Desk) -> None:
+    command = world.begin("keys", "--json")
+    assert command.stdout is not None
+    assert command.stderr is not None
+    command.stdout.close()
+    assert command.wait(timeout=60) == 1
+    assert command.stderr.read() == ""
 
 
 def test_a_python_that_is_not_there_is_said_with_the_key_to_set(world: Desk, apart: Path) -> None:

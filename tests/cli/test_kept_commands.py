@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +70,14 @@ def test_import_pins_a_file_under_its_own_or_a_given_name(world: Desk, apart: Pa
     assert (Path(answer["path"]) / "imported").read_bytes() == PREVIOUS.read_bytes()
     assert world.json("import", PREVIOUS, state=apart)["name"] == "eval_results"
     assert {pin["name"] for pin in world.json("runs", state=apart)["pins"]} == {"before", "eval_results"}
+
+
+def test_without_state_and_config_the_user_s_own_folders_are_used(world: Desk) -> None:
+    argv = [sys.executable, "-m", "dflash_tui", "import", str(PREVIOUS), "--as", "mine", "--json"]
+    done = subprocess.run(argv, env=world.environment(), capture_output=True, text=True, check=True)
+    kept = Path(json.loads(done.stdout)["path"])
+    assert kept.parent == world.home / ".local" / "state" / "dflash-tui" / "pins"
+    shutil.rmtree(world.home / ".local")
 
 
 def test_a_pinned_run_is_a_baseline_that_nothing_changes_any_more(world: Desk, full: Any) -> None:
@@ -139,8 +152,6 @@ def test_version_and_help_go_to_stdout(world: Desk, form: str) -> None:
 
 
 def _closed_port() -> int:
-    import socket
-
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

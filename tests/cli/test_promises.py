@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -28,7 +29,8 @@ class Started:
     def __init__(self, world: Desk, state: Path) -> None:
         before = world.run_dirs()
         self.command = world.begin("eval", "--json", state=state)
-        until(lambda: world.run_dirs() - before, "a run directory")
+        until(lambda: world.run_dirs() - before or self.command.poll() is not None, "a run directory")
+        assert self.command.poll() is None, self.command.communicate()
         (self.run_id,) = world.run_dirs() - before
         self.run_dir = world.evaluations / "runs" / self.run_id
         until(lambda: (self.run_dir / "process.json").exists(), "process.json")
@@ -159,8 +161,6 @@ def test_a_run_that_was_lost_is_said_and_shown_as_lost(world: Desk, started: Sta
 async def test_a_later_console_finds_a_run_that_finished_meanwhile(
     world: Desk, started: Started, apart: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import asyncio
-
     started.kill_the_command()
     started.wake()
     until(lambda: (started.run_dir / "exit.json").exists(), "the end of the run")
