@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 
@@ -123,7 +124,8 @@ def detach(run_dir: Path, work: Callable[[Path], None]) -> None:
         _redirect(run_dir / rundir.LOG)
 
         def started() -> None:
-            os.write(tell, _RECORDED)
+            with suppress(BrokenPipeError):  # the caller may have been killed, as when its link is cut: the run goes on
+                os.write(tell, _RECORDED)
             os.close(tell)
 
         code = carry_out(run_dir, work, started)

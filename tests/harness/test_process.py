@@ -17,6 +17,24 @@ from dflash_tui.harness import process, rundir
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.records.process import ExitRecord, ProcessRecord
 
+# The launcher dies while the detached process records itself, as when its link is cut at that moment.
+KILLED_LAUNCHER = """
+import os, signal, sys
+from pathlib import Path
+from dflash_tui.harness import process
+
+launcher, record = os.getpid(), process.record
+
+def late(run_dir):
+    os.kill(launcher, signal.SIGKILL)
+    while process.start_ticks(launcher) is not None:
+        os.sched_yield()
+    return record(run_dir)
+
+process.record = late
+process.detach(Path(sys.argv[1]), lambda run_dir: (run_dir / "done").touch())
+"""
+
 
 @pytest.fixture
 def other() -> Iterator[subprocess.Popen[bytes]]:
@@ -101,3 +119,14 @@ def test_start_ticks_survive_a_command_name_with_brackets(tmp_path: Path) -> Non
     assert ticks is not None
     assert own is not None
     assert ticks >= own
+
+
+def test_a_run_goes_on_when_its_launcher_is_killed_before_it_is_recorded(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    launched = subprocess.run([sys.executable, "-c", KILLED_LAUNCHER, tmp_path], env=environment, check=False)
+    assert launched.returncode == -9
+    deadline = time.monotonic() + 30
+    while not (tmp_path / rundir.EXIT).exists() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert rundir.read(tmp_path / rundir.EXIT, ExitRecord).state == "finished"
+    assert (tmp_path / "done").exists()
