@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from collections.abc import Sequence
@@ -84,7 +85,7 @@ async def write_manifest(host: Host, run_dir: str, manifest: Manifest) -> None:
 
 def keep_manifest(home: Path, manifest: Manifest) -> None:
     """The same at home, before anything runs, so that no run is ever unknown to this workstation."""
-    part = home / ".manifest.json.part"
+    part = home / f".manifest.json.{os.getpid()}.part"
     part.write_text(dumps(manifest, indent=1), encoding="utf-8")
     part.replace(home / "manifest.json")
 

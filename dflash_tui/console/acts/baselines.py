@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ async def _bring(console: Console, baseline: BaselineConfig) -> None:
     folder = console.store.state / "baselines" / baseline.name
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / PurePosixPath(baseline.file).name
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")  # another console may bring it at the same moment
     part.write_bytes(data)
     part.replace(path)
     if baseline.name not in console.store.pins.entries():
