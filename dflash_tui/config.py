@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 CONFIG_VERSION = 1
+LARGEST_BLOCK = 256  # tokens, anchor included
 
 
 class ConfigError(Exception):
@@ -19,8 +20,8 @@ class ConfigError(Exception):
 @dataclass(frozen=True)
 class HostConfig:
     """How a host is reached: over `ssh` (an alias of ~/.ssh/config, or user@host:port), or as a container whose
-    launcher (`container`, an argv prefix such as ``pct exec 200 --``) runs on the host named `via`. Neither: this
-    machine."""
+    launcher (`container`, an argv prefix such as ``pct exec 200 --``) runs on the host named `via`. Neither: over SSH,
+    by its own name. This machine is always called "local"."""
 
     name: str
     ssh: str = ""
@@ -77,14 +78,29 @@ class Config:
     theme: str = "harbour"
 
 
-DRAFTER_KEYS = (
-    "config", "block_size", "mask_token_id", "taps", "rope_theta", "rms_norm_eps", "layer_types", "sliding_window",
-    "is_causal", "num_attention_heads", "sample_from_anchor",
-)  # fmt: skip
+@dataclass(frozen=True)
+class _Shape:
+    """What a value may be: one of `kinds` (a bool is no number), or a list of them. `said` is that in words."""
 
-_TEXT, _NUMBER, _WORDS = str, int, list
+    kinds: tuple[type, ...]
+    said: str
+    listed: bool = False
 
-_SHAPES: dict[str, dict[str, tuple[type, bool]]] = {
+    def fits(self, value: Any) -> bool:
+        """Whether a value has this shape."""
+        if self.listed:
+            return isinstance(value, list) and all(type(item) in self.kinds for item in value)
+        return type(value) in self.kinds
+
+
+_TEXT = _Shape((str,), "a string")
+_NUMBER = _Shape((int,), "a whole number")
+_REAL = _Shape((int, float), "a number")
+_TRUTH = _Shape((bool,), "true or false")
+_WORDS = _Shape((str,), "a list of strings", listed=True)
+_NUMBERS = _Shape((int,), "a list of whole numbers", listed=True)
+
+_SHAPES: dict[str, dict[str, tuple[_Shape, bool]]] = {
     "training": {
         "name": (_TEXT, False),
         "host": (_TEXT, True),
@@ -105,6 +121,19 @@ _SHAPES: dict[str, dict[str, tuple[type, bool]]] = {
     "hosts": {"ssh": (_TEXT, False), "via": (_TEXT, False), "container": (_WORDS, False)},
     "baseline": {"name": (_TEXT, True), "file": (_TEXT, True), "host": (_TEXT, False)},
     "interface": {"theme": (_TEXT, False)},
+    "drafter": {
+        "config": (_TEXT, False),
+        "block_size": (_NUMBER, False),
+        "mask_token_id": (_NUMBER, False),
+        "taps": (_NUMBERS, False),
+        "rope_theta": (_REAL, False),
+        "rms_norm_eps": (_REAL, False),
+        "layer_types": (_WORDS, False),
+        "sliding_window": (_NUMBER, False),
+        "is_causal": (_TRUTH, False),
+        "num_attention_heads": (_NUMBER, False),
+        "sample_from_anchor": (_TRUTH, False),
+    },
 }
 _TOP = ("version", "training", "evaluation", "hosts", "drafter", "baseline", "interface")
 
@@ -135,10 +164,7 @@ def parse_config(text: str, path: str) -> Config:
     training = _table(path, data, "training")
     evaluation = _table(path, data, "evaluation")
     hosts = _hosts(path, data.get("hosts", {}))
-    drafter = data.get("drafter", {})
-    if not isinstance(drafter, dict):
-        raise ConfigError(f"{path}: drafter: found {drafter!r}, expected a table")
-    _known(path, "drafter.", drafter, DRAFTER_KEYS)
+    drafter = _checked(path, "drafter.", data.get("drafter", {}), _SHAPES["drafter"])
     baselines = data.get("baseline", [])
     if not isinstance(baselines, list):
         raise ConfigError(f"{path}: baseline: found a single value, expected [[baseline]] tables")
@@ -155,6 +181,7 @@ def parse_config(text: str, path: str) -> Config:
         **_checked(path, "interface.", data.get("interface", {}), _SHAPES["interface"]),
     )
     _check_hosts(config)
+    _check_values(config)
     return config
 
 
@@ -188,16 +215,44 @@ def _check_hosts(config: Config) -> None:
                 f"{config.path}: {key}: found {name!r}, which no [hosts.{name}] describes; known: {known}"
             )
     for host in config.hosts.values():
+        if host.name == "local":
+            raise ConfigError(f"{config.path}: hosts.local: the name means this machine; call that host otherwise")
+        if host.ssh and host.container:
+            raise ConfigError(
+                f"{config.path}: hosts.{host.name}.ssh: found {host.ssh!r} beside `container`; a container is reached "
+                "by its launcher alone"
+            )
         if bool(host.container) != bool(host.via):
             raise ConfigError(
                 f"{config.path}: hosts.{host.name}: `container` and `via` go together: the launcher's argv, and the "
                 "host it runs on"
             )
         _check_chain(config, host)
+
+
+def _check_values(config: Config) -> None:
+    name, size = config.training.name, config.evaluation.block_size
+    if "/" in name or name in ("", ".", ".."):
+        raise ConfigError(f"{config.path}: training.name: found {name!r}, expected a name that can be a folder's")
+    if size == 1 or size > LARGEST_BLOCK:
+        raise ConfigError(
+            f"{config.path}: evaluation.block_size: found {size}, expected 0 (the drafter's own) or "
+            f"2 to {LARGEST_BLOCK}"
+        )
+    names = [item.name for item in config.baselines]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"{config.path}: baseline: two are called {twice!r}; give each a name of its own")
     for key in ("log", "checkpoints"):
         _absolute(config.path, f"training.{key}", getattr(config.training, key))
     for key in ("root", "target", "prompts", "hidden_states"):
         _absolute(config.path, f"evaluation.{key}", getattr(config.evaluation, key))
+    for key, value in (
+        ("training.arguments", config.training.arguments),
+        ("drafter.config", config.drafter.get("config", "")),
+        *((f"baseline.{item.name}.file", item.file) for item in config.baselines),
+    ):
+        if value:
+            _absolute(config.path, key, value)
 
 
 def _check_chain(config: Config, host: HostConfig) -> None:
@@ -221,7 +276,7 @@ def _table(path: str, data: Mapping[str, Any], name: str) -> dict[str, Any]:
     return _checked(path, f"{name}.", data[name], _SHAPES[name])
 
 
-def _checked(path: str, prefix: str, data: Any, shape: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:
+def _checked(path: str, prefix: str, data: Any, shape: Mapping[str, tuple[_Shape, bool]]) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: {prefix.rstrip('.')}: found {data!r}, expected a table")
     _known(path, prefix, data, tuple(shape))
@@ -231,11 +286,9 @@ def _checked(path: str, prefix: str, data: Any, shape: Mapping[str, tuple[type, 
                 raise ConfigError(f"{path}: {prefix}{key} is missing")
             continue
         value = data[key]
-        words = kind is list and isinstance(value, list) and all(isinstance(word, str) for word in value)
-        if not words and (kind is list or not isinstance(value, kind) or isinstance(value, bool)):
-            expected = {str: "a string", int: "a whole number", list: "a list of strings"}[kind]
-            raise ConfigError(f"{path}: {prefix}{key}: found {value!r}, expected {expected}")
-        if kind is int and value < 0:
+        if not kind.fits(value):
+            raise ConfigError(f"{path}: {prefix}{key}: found {value!r}, expected {kind.said}")
+        if kind is _NUMBER and value < 0:
             raise ConfigError(f"{path}: {prefix}{key}: found {value}, expected 0 or more")
     return dict(data)
 
