@@ -45,6 +45,7 @@ class Console:
         self.turn = asyncio.Lock()  # evaluations and captures take turns: they share one host's cores
         self.wire = asyncio.Lock()  # so do transfers: two of one checkpoint would take each other's unfinished piece
         self.against: str | None = None
+        self.common = False  # whether results are compared on what both measured
         self.lister: CheckpointLister | None = None  # remembers complete checkpoints, so that none is read twice
         self._hosts = hosts
         self._told = told
@@ -142,6 +143,7 @@ class Console:
             "fetch": partial(fetch.fetch, self),
             "capture": partial(capture.capture, self),
             "pin": partial(shown.pin_shown, self),
+            "common": partial(shown.toggle_common, self),
             "stop": partial(evaluate.stop, self),
             "reconnect": self._reconnect,
         }

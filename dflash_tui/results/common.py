@@ -84,6 +84,17 @@ def _cut(evaluation: Evaluation, horizon: int) -> Evaluation:
     return replace(with_blocks(evaluation, cut(evaluation.blocks, horizon)), horizon=horizon)
 
 
+def on_common_parts(current: Evaluation, previous: Evaluation) -> Pair:
+    """Both results on what both measured: their common prompts, read to the shorter horizon. Raises NothingInCommon."""
+    pair = current, previous
+    shared = common_prompts(current, previous)
+    if any(evidence.measured(side) is not None and len(evidence.measured(side) or ()) > len(shared) for side in pair):
+        pair = on_common_prompts(*pair)
+    if evidence.horizon(current) != evidence.horizon(previous):
+        pair = cut_to_common_horizon(*pair)
+    return pair
+
+
 def on_common_anchors(current: Evaluation, previous: Evaluation) -> Pair | None:
     """Both results on the same blocks: those anchors of common prompts that both measured.
 

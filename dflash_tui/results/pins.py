@@ -94,7 +94,7 @@ class Pins:
             if held is not None and held.sha256 != evaluation.sha256 and not replace:
                 raise PinRefused(
                     f"pin {name!r} holds {held.path} of {held.pinned_at} (sha256 {held.sha256[:12]}…), not "
-                    f"{evaluation.path}; choose another name or ask to replace it"
+                    f"{evaluation.path}; choose another name, or replace it (--replace)"
                 )
             self._keep(evaluation)
             if held is not None and held.sha256 == evaluation.sha256:

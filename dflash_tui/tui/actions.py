@@ -55,6 +55,10 @@ ACTIONS: tuple[Action, ...] = (
         "Do", 4, "capture",
     ),
     Action("pin", ("b",), "Pin", "Pin the shown result as a baseline, its records kept read-only", "Do", 5, "pin"),
+    Action(
+        "common", ("m",), "Common", "Compare on what both measured: common prompts, common horizon; again: on everything",
+        "Do", None, "common",
+    ),
     Action("reconnect", ("R",), "Reconnect", "Try the lost connection again now", "Do", None, "reconnect"),
     Action(
         "stop", ("K",), "Stop", "Stop the running evaluation or transfer; what was measured or moved is kept",

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, reattach
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.fetch import fetch
+from dflash_tui.console.acts.shown import pin_shown, show_newest, toggle_common
+from dflash_tui.console.console import Console
 from dflash_tui.console.errors import ConsoleError
 from dflash_tui.evals.errors import EvaluationError, EvaluationRefused
 from dflash_tui.records.codec import loads
@@ -193,3 +196,38 @@ async def test_a_killed_evaluation_is_shown_as_lost_with_its_last_log_line(
     with pytest.raises(EvaluationError, match=r"lost: .*last log line"):
         await job
     assert tiny.console.state.evaluation.state == "lost"
+
+
+async def test_another_training_s_results_are_neither_shown_nor_compared_with(tiny: Bench) -> None:
+    other = replace(tiny.console.config, training=replace(tiny.console.config.training, name="other"))
+    stranger = Console(other, tiny.console.store, tiny.console.hosts)
+    theirs = await evaluate(stranger)
+    tiny.console.store.pins.pin("theirs", Path(theirs.evaluation.path))
+    show_newest(tiny.console)
+    assert tiny.console.state.results.current is None
+    await evaluate(tiny.console)
+    assert tiny.console.state.results.previous is None
+
+
+async def test_a_result_is_not_compared_with_itself(tiny: Bench) -> None:
+    await evaluate(tiny.console)
+    await pin_shown(tiny.console, name="itself")
+    assert tiny.console.state.results.previous is None
+    assert tiny.console.state.results.comparison is None
+
+
+async def test_different_prompts_can_be_compared_on_those_that_both_measured(tiny: Bench) -> None:
+    quick = await evaluate(tiny.console, block_size=6)
+    await pin_shown(tiny.console, name="quick")
+    full = await evaluate(tiny.console, preset="full", block_size=7)
+    assert full.evaluation.pooled.blocks > quick.evaluation.pooled.blocks
+    withheld = tiny.console.state.results.comparison
+    assert withheld is not None
+    assert withheld.verdict == "not comparable"
+    await toggle_common(tiny.console)
+    common = tiny.console.state.results.comparison
+    assert common is not None
+    assert common.verdict != "not comparable"
+    assert common.delta["top1"] is not None
+    await toggle_common(tiny.console)
+    assert tiny.console.state.results.comparison == withheld

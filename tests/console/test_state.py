@@ -31,7 +31,7 @@ def test_the_newest_saved_checkpoint_is_the_newest_complete_one() -> None:
 def test_a_lost_link_keeps_what_was_seen_and_says_why() -> None:
     state = after(HostAnswered("ct200", 38.0), WatchLost("no route to pve1", 8.0))
     line = state.hosts["ct200"]
-    assert (line.link, line.reason, line.retry_in, line.answered_at) == ("lost", "no route to pve1", 8.0, 100.0)
+    assert (line.link, line.reason, line.retry_at, line.answered_at) == ("lost", "no route to pve1", 108.0, 100.0)
     assert fold(state, WatchRestored()).hosts["ct200"].link == "live"
 
 

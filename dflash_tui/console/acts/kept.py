@@ -22,6 +22,7 @@ from dflash_tui.console.answers import (
 from dflash_tui.records.codec import RecordError, loads
 from dflash_tui.records.result import Results
 from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.common import on_common_parts
 from dflash_tui.results.compare import compare as set_against
 from dflash_tui.results.errors import ResultError, UnknownReference
 from dflash_tui.results.importers import import_file
@@ -64,19 +65,21 @@ def logs(store: Store, arguments: argparse.Namespace) -> Logs:
 
 def import_result(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
     """Pin a result file of any known shape."""
-    return _pinned(store, arguments.file, arguments.name or arguments.file.stem)
+    return _pinned(store, arguments.file, arguments.name or arguments.file.stem, arguments.replace)
 
 
 def pin(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
     """Pin a result as a baseline."""
     evaluation = store.resolve(arguments.result)
-    return _pinned(store, Path(evaluation.path), arguments.name or default_name(evaluation))
+    return _pinned(store, Path(evaluation.path), arguments.name or default_name(evaluation), arguments.replace)
 
 
 def compare(store: Store, arguments: argparse.Namespace) -> Compared:
     """One result beside another."""
     current = store.resolve(arguments.current)
     previous = matching(current, store.resolve(arguments.previous))
+    if arguments.common:
+        current, previous = on_common_parts(current, previous)
     found = set_against(current, previous)
     return Compared(
         current=entry(current, caveats_of(current)),
@@ -125,8 +128,8 @@ def blocked(answer: object) -> bool:
     return isinstance(answer, Compared) and answer.verdict == "not comparable"
 
 
-def _pinned(store: Store, path: Path, name: str) -> ImportAnswer:
-    kept: Pin = store.pins.pin(name, path)
+def _pinned(store: Store, path: Path, name: str, replace: bool) -> ImportAnswer:
+    kept: Pin = store.pins.pin(name, path, replace=replace)
     evaluation = import_file(path, name)
     return ImportAnswer(
         name=name,

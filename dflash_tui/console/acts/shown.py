@@ -10,8 +10,9 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.errors import ConsoleError
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.common import on_common_parts
 from dflash_tui.results.compare import compare
-from dflash_tui.results.errors import ResultError
+from dflash_tui.results.errors import NothingInCommon, ResultError
 from dflash_tui.results.evaluation import from_run, quick_of
 from dflash_tui.results.pins import Pin
 from dflash_tui.results.store import Store
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 def show(console: Console, current: Evaluation) -> None:
     """Show a result beside its baseline; one that is damaged is told, and hides no result."""
     previous = baseline_or_notice(console, current)
+    if console.common and previous is not None:
+        current, previous = common_or_notice(console, current, previous)
     comparison = compare(current, previous) if previous else None
     console.emit(
         happened.ResultsChanged(
@@ -37,25 +40,40 @@ def show(console: Console, current: Evaluation) -> None:
 
 
 def show_newest(console: Console) -> None:
-    """Show the newest finished run, if there is one."""
-    newest = next((run for run in console.store.runs() if run.finished), None)
+    """Show the newest finished run of the watched training, if there is one."""
+    ours = ("", console.config.training.name)
+    runs = (run for run in console.store.runs() if run.manifest and run.manifest.checkpoint.training in ours)
+    newest = next((run for run in runs if run.finished), None)
     if newest is not None:
         show(console, from_run(newest.folder))
 
 
 def baseline_for(store: Store, config: Config, current: Evaluation, against: str | None) -> Evaluation | None:
     """What a result is compared with: `against`, else the first configured baseline that is there, else the newest
-    pin. A quick result stands beside the quick part of a full one.
+    pin that is no run of another training. A quick result stands beside the quick part of a full one; nothing stands
+    beside itself.
 
-    Raises ResultError when a baseline that was asked for can't be read."""
+    Raises ResultError when a baseline can't be read."""
     if against:
-        return matching(current, store.resolve(against))
+        asked = store.resolve(against)
+        return matching(current, asked) if asked.sha256 != current.sha256 else None
     pins = store.pins.entries()
     configured = [item.name for item in config.baselines if item.name in pins]
     for name in (*configured, *sorted(pins, key=lambda name: pins[name].pinned_at, reverse=True)):
-        if pins[name].sha256 != current.sha256:
-            return matching(current, store.pins.load(name))
+        if pins[name].sha256 == current.sha256:
+            continue
+        pinned = store.pins.load(name)
+        if name in configured or not _of_another_training(pinned, current):
+            return matching(current, pinned)
     return None
+
+
+def _of_another_training(pinned: Evaluation, current: Evaluation) -> bool:
+    return (
+        pinned.origin == "run"
+        and None not in (pinned.training, current.training)
+        and (pinned.training != current.training)
+    )
 
 
 def baseline_or_notice(console: Console, current: Evaluation) -> Evaluation | None:
@@ -75,6 +93,26 @@ def matching(current: Evaluation, previous: Evaluation) -> Evaluation:
         return quick_of(previous)
     except ResultError:
         return previous  # none of its first prompts was measured: the comparison itself says what is not comparable
+
+
+def common_or_notice(console: Console, current: Evaluation, previous: Evaluation) -> tuple[Evaluation, Evaluation]:
+    """Both on what both measured; as they are, with a notice, where they have nothing in common."""
+    try:
+        return on_common_parts(current, previous)
+    except NothingInCommon as error:
+        console.emit(happened.Noticed("warn", str(error)))
+        return current, previous
+
+
+async def toggle_common(console: Console) -> None:
+    """Compare on the common prompts and the common horizon, or again on everything. Raises ConsoleError."""
+    current = console.state.results.current
+    if current is None:
+        raise ConsoleError("nothing to compare yet; evaluate a checkpoint first (e)")
+    console.common = not console.common
+    what = "what both measured: common prompts, common horizon" if console.common else "everything that was measured"
+    console.emit(happened.Noticed("info", f"results are compared on {what}"))
+    show(console, console.store.resolve(current.path))
 
 
 async def pin_shown(console: Console, *, name: str = "") -> Pin:

@@ -41,7 +41,7 @@ def find_between(current: Evaluation, previous: Evaluation) -> tuple[Finding, ..
             f"Current result drafts {horizons[0]} tokens a block, previous {horizons[1]}: a longer one has more to win"
             + ("; both can be cut to the shorter." if cuttable else ".")
         )
-        return (Finding(CODE, "block", sentence, sizes, sources, "cut" if cuttable else None),)
+        return (Finding(CODE, "block", sentence, sizes, sources, "common" if cuttable else None),)
     if sizes[0] != sizes[1]:
         sentence = (
             f"Current result was evaluated at block size {sizes[0]}, previous at {sizes[1]}, both cut to {horizons[0]} "

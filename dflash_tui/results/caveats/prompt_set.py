@@ -24,5 +24,5 @@ def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
         + (f"; compare on the {len(shared)} common {noun}." if offered else ".")
     )
     sources = (Source("", current.path, "prompts measured"), Source("", previous.path, "prompts measured"))
-    remedy = "common_prompts" if offered else None
+    remedy = "common" if offered else None
     return (Finding("PROMPT_SET_MISMATCH", "block", sentence, (len(mine), len(other), len(shared)), sources, remedy),)
