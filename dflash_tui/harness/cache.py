@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from dflash_tui.harness.errors import HarnessError, PromptRefused
+from dflash_tui.harness.errors import FeaturesThere, HarnessError, PromptRefused
 from dflash_tui.harness.features import FeaturesHeader, features_path
 from dflash_tui.harness.mapped import Maps
 from dflash_tui.records.settings import DrafterSettings

@@ -11,7 +11,7 @@ import torch
 
 from dflash_tui.harness import rundir
 from dflash_tui.harness.cache import write_features
-from dflash_tui.harness.errors import HarnessError, PromptRefused
+from dflash_tui.harness.errors import FeaturesThere, HarnessError, PromptRefused
 from dflash_tui.harness.features import FORMAT, features_path
 from dflash_tui.harness.mapped import Maps
 from dflash_tui.harness.prompts import Prompt, read_prompts
@@ -50,12 +50,18 @@ def capture(run_dir: Path) -> tuple[Path, ...]:
         tokenizer: Any = None
         for prompt in missing:
             progress.report("capture", prompt.id, 0, request.max_new_tokens)
+            if features_path(folder, prompt.id).exists():
+                _leave(run_dir, prompt, progress)
+                continue
             try:
                 if prompt.token_ids is None and tokenizer is None:
                     tokenizer = _tokenizer(source.folder)
                 ids = prompt.token_ids or tuple(tokenizer.encode(prompt.text, add_special_tokens=False).ids)
                 made = _complete(model, vocabulary, source, ids, request, progress, prompt.id)
                 written.append(_write(folder, prompt, made, source, request))
+            except FeaturesThere:
+                _leave(run_dir, prompt, progress)
+                continue
             except PromptRefused as error:
                 rundir.say(run_dir, f"{prompt.id}: left out: {error}")
                 continue
@@ -64,10 +70,16 @@ def capture(run_dir: Path) -> tuple[Path, ...]:
             progress.report("capture", prompt.id, count, count)
             how = "ended" if made.ended else "cut at the token limit"
             rundir.say(run_dir, f"{prompt.id}: {count} tokens, {how}: {written[-1]}")
-        if not written:
+        if not progress.done:
             raise HarnessError(f"{request.prompts_path}: no prompt could be captured; see {run_dir / rundir.LOG}")
         progress.report("done")
     return tuple(written)
+
+
+def _leave(run_dir: Path, prompt: Prompt, progress: Progress) -> None:
+    """Another capture was quicker: two may run at once, as after one that was left."""
+    rundir.say(run_dir, f"{prompt.id}: has hidden states by now; they are left as they are")
+    progress.done += 1
 
 
 def _asked(request: CaptureRequest) -> list[Prompt]:

@@ -19,6 +19,10 @@ class PromptRefused(HarnessError):
     """One prompt (or its hidden states) cannot be used; the others can."""
 
 
+class FeaturesThere(HarnessError):
+    """Hidden states have that name already; they are never overwritten."""
+
+
 class TorchMissing(HarnessError):
     """This Python has no torch."""
 
