@@ -66,12 +66,12 @@ class BaselineConfig:
 
 @dataclass(frozen=True)
 class Config:
-    """The whole file. `drafter` holds what raw weights can't tell: `config` (a JSON path on the evaluation host) and
-    single fields by their canonical names."""
+    """The whole file. `evaluation` is None for a console that only watches. `drafter` holds what raw weights can't
+    tell: `config` (a JSON path on the evaluation host) and single fields by their canonical names."""
 
     path: str
     training: TrainingConfig
-    evaluation: EvaluationConfig
+    evaluation: EvaluationConfig | None
     hosts: Mapping[str, HostConfig]
     drafter: Mapping[str, Any] = field(default_factory=dict)
     baselines: tuple[BaselineConfig, ...] = ()
@@ -162,7 +162,7 @@ def parse_config(text: str, path: str) -> Config:
     if version != CONFIG_VERSION:
         raise ConfigError(f"{path}: version: found {version!r}, this dflash-tui knows {CONFIG_VERSION}")
     training = _table(path, data, "training")
-    evaluation = _table(path, data, "evaluation")
+    evaluation = _table(path, data, "evaluation") if "evaluation" in data else None
     hosts = _hosts(path, data.get("hosts", {}))
     drafter = _checked(path, "drafter.", data.get("drafter", {}), _SHAPES["drafter"])
     baselines = data.get("baseline", [])
@@ -171,7 +171,7 @@ def parse_config(text: str, path: str) -> Config:
     config = Config(
         path=path,
         training=TrainingConfig(**{"name": _training_name(training), **training}),
-        evaluation=EvaluationConfig(**evaluation),
+        evaluation=EvaluationConfig(**evaluation) if evaluation is not None else None,
         hosts=hosts,
         drafter=drafter,
         baselines=tuple(
@@ -205,7 +205,7 @@ def _hosts(path: str, data: Any) -> dict[str, HostConfig]:
 def _check_hosts(config: Config) -> None:
     for key, name in (
         ("training.host", config.training.host),
-        ("evaluation.host", config.evaluation.host),
+        *((("evaluation.host", config.evaluation.host),) if config.evaluation else ()),
         *((f"hosts.{host.name}.via", host.via) for host in config.hosts.values() if host.via),
         *((f"baseline.{item.name}.host", item.host) for item in config.baselines if item.host),
     ):
@@ -231,21 +231,16 @@ def _check_hosts(config: Config) -> None:
 
 
 def _check_values(config: Config) -> None:
-    name, size = config.training.name, config.evaluation.block_size
+    name = config.training.name
     if "/" in name or name in ("", ".", ".."):
         raise ConfigError(f"{config.path}: training.name: found {name!r}, expected a name that can be a folder's")
-    if size == 1 or size > LARGEST_BLOCK:
-        raise ConfigError(
-            f"{config.path}: evaluation.block_size: found {size}, expected 0 (the drafter's own) or "
-            f"2 to {LARGEST_BLOCK}"
-        )
+    if config.evaluation is not None:
+        _check_evaluation(config.path, config.evaluation)
     names = [item.name for item in config.baselines]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{config.path}: baseline: two are called {twice!r}; give each a name of its own")
     for key in ("log", "checkpoints"):
         _absolute(config.path, f"training.{key}", getattr(config.training, key))
-    for key in ("root", "target", "prompts", "hidden_states"):
-        _absolute(config.path, f"evaluation.{key}", getattr(config.evaluation, key))
     for key, value in (
         ("training.arguments", config.training.arguments),
         ("drafter.config", config.drafter.get("config", "")),
@@ -253,6 +248,16 @@ def _check_values(config: Config) -> None:
     ):
         if value:
             _absolute(config.path, key, value)
+
+
+def _check_evaluation(path: str, evaluation: EvaluationConfig) -> None:
+    size = evaluation.block_size
+    if size == 1 or size > LARGEST_BLOCK:
+        raise ConfigError(
+            f"{path}: evaluation.block_size: found {size}, expected 0 (the drafter's own) or 2 to {LARGEST_BLOCK}"
+        )
+    for key in ("root", "target", "prompts", "hidden_states"):
+        _absolute(path, f"evaluation.{key}", getattr(evaluation, key))
 
 
 def _check_chain(config: Config, host: HostConfig) -> None:

@@ -41,6 +41,7 @@ def test_reads_the_whole_example() -> None:
     config = parse_config(WHOLE, "config.toml")
     assert config.training.name == "slammed5"
     assert config.hosts["ct200"].container == ("pct", "exec", "200", "--")
+    assert config.evaluation is not None
     assert config.evaluation.block_size == 16
     assert [baseline.name for baseline in config.baselines] == ["previous"]
 
@@ -48,7 +49,15 @@ def test_reads_the_whole_example() -> None:
 def test_the_readme_s_example_is_a_valid_config() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     example = readme.split("```toml\n")[1].split("```")[0]
-    assert parse_config(example, "README.md").evaluation.host == "ct129"
+    evaluation = parse_config(example, "README.md").evaluation
+    assert evaluation is not None
+    assert evaluation.host == "ct129"
+
+
+def test_a_console_that_only_watches_needs_no_evaluation() -> None:
+    head, _, tail = WHOLE.partition("[evaluation]")
+    watching = head + tail[tail.index("[hosts.pve1]") :]
+    assert parse_config(watching, "config.toml").evaluation is None
 
 
 @pytest.mark.parametrize(

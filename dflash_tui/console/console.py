@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from dflash_tui.config import Config
+from dflash_tui.config import Config, EvaluationConfig
 from dflash_tui.console import events as happened
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.console.state import State, TrainingPane, fold
@@ -77,9 +77,18 @@ class Console:
         return self.host(self.config.training.host)
 
     @property
+    def evaluation(self) -> EvaluationConfig:
+        """How evaluations are done. Raises ConsoleError when the config only watches."""
+        if self.config.evaluation is None:
+            raise ConsoleError(
+                f"{self.config.path}: without [evaluation] this console only watches; the README shows what it holds"
+            )
+        return self.config.evaluation
+
+    @property
     def evaluation_host(self) -> Host:
-        """Where evaluations run."""
-        return self.host(self.config.evaluation.host)
+        """Where evaluations run. Raises ConsoleError when the config only watches."""
+        return self.host(self.evaluation.host)
 
     def new_job(self) -> str:
         """A name that no other job of this console has, for what the running task does from now on."""
@@ -206,7 +215,7 @@ class Console:
         except TROUBLE as error:  # a damaged result must not hide a run that still works
             self.emit(happened.Noticed("warn", str(error)))
         try:
-            left = reattach.left_running(self.store, self.config.evaluation.host)
+            left = reattach.left_running(self.store, self.config.evaluation.host) if self.config.evaluation else ()
         except TROUBLE as error:
             self.emit(happened.Noticed("warn", str(error)))
             return

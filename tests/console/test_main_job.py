@@ -231,3 +231,10 @@ async def test_different_prompts_can_be_compared_on_those_that_both_measured(tin
     assert common.delta["top1"] is not None
     await toggle_common(tiny.console)
     assert tiny.console.state.results.comparison == withheld
+
+
+async def test_a_console_that_only_watches_says_so_when_asked_to_evaluate(tiny: Bench) -> None:
+    watching = Console(replace(tiny.console.config, evaluation=None), tiny.console.store, tiny.console.hosts)
+    with pytest.raises(ConsoleError, match=r"without \[evaluation\] this console only watches"):
+        await evaluate(watching)
+    assert watching.state.evaluation.state == "failed"

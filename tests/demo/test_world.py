@@ -254,13 +254,15 @@ async def test_the_users_own_ssh_files_are_neither_read_nor_written(
 
 
 async def test_the_config_names_what_is_there(world: DemoWorld) -> None:
-    config, lab = world.config, world.hosts[world.config.evaluation.host]
-    for path in (config.evaluation.root, config.evaluation.target, config.evaluation.hidden_states, world.baseline):
+    evaluation = world.config.evaluation
+    assert evaluation is not None
+    lab = world.hosts[evaluation.host]
+    for path in (evaluation.root, evaluation.target, evaluation.hidden_states, world.baseline):
         assert (await lab.stat(path)).kind == "folder"
-    assert (await lab.stat(config.evaluation.prompts)).kind == "file"
+    assert (await lab.stat(evaluation.prompts)).kind == "file"
     assert world.hosts.keys() == config.hosts.keys()
     assert world.root.stat().st_mode & 0o777 == 0o700
-    for path in (config.training.log, config.training.checkpoints, config.training.arguments):
+    for path in (world.config.training.log, world.config.training.checkpoints, world.config.training.arguments):
         assert Path(path).is_relative_to(world.root / "ct200")
 
 

@@ -59,7 +59,7 @@ async def capture(console: Console) -> Captured:
 
 
 async def _capture(console: Console, job: str) -> Captured:
-    host, settings = console.evaluation_host, console.config.evaluation
+    host, settings = console.evaluation_host, console.evaluation
     harness = await ship(host, settings.root)
     asked, _ = PRESETS["full"]
     before = await evaluate.look(console, harness, None, asked)
@@ -96,14 +96,14 @@ async def _begun(console: Console, harness: str) -> tuple[str, str] | None:
     folder = console.store.state / "captures"
     for home in sorted(folder.iterdir()) if folder.is_dir() else ():
         if exit_of(home) is None:
-            run_dir = posixpath.join(console.config.evaluation.root, "runs", home.name)
+            run_dir = posixpath.join(console.evaluation.root, "runs", home.name)
             if (await ask(console, run_dir, harness, home)).state in ("starting", "running"):
                 return home.name, run_dir
     return None
 
 
 async def _start(console: Console, job: str, harness: str, before: Survey, missing: tuple[str, ...]) -> tuple[str, str]:
-    host, settings = console.evaluation_host, console.config.evaluation
+    host, settings = console.evaluation_host, console.evaluation
     request = CaptureRequest(
         target=settings.target,
         prompts_path=settings.prompts,

@@ -106,13 +106,13 @@ async def stop(console: Console) -> None:
     if pane.state != "running" or not pane.run_dir:
         raise ConsoleError("nothing to stop: no transfer and no evaluation runs")
     host = console.evaluation_host
-    harness = await ship(host, console.config.evaluation.root)
-    await launch.stop(host, console.config.evaluation.python, harness, pane.run_dir)
+    harness = await ship(host, console.evaluation.root)
+    await launch.stop(host, console.evaluation.python, harness, pane.run_dir)
 
 
 async def look(console: Console, harness: str, checkpoint: str | None, prompts_asked: int) -> Survey:
     """Survey the evaluation host for a checkpoint."""
-    settings = console.config.evaluation
+    settings = console.evaluation
     drafter = dict(console.config.drafter)
     request = SurveyRequest(
         checkpoint=checkpoint,
@@ -148,7 +148,7 @@ async def _fetched(console: Console, step: int | None, job: str, preset: str) ->
 
 async def _refuse_early(console: Console, checkpoint: SavedCheckpoint, preset: str) -> None:
     """Find out what makes an evaluation impossible before gigabytes are moved for it. Raises EvaluationRefused."""
-    host, settings = console.evaluation_host, console.config.evaluation
+    host, settings = console.evaluation_host, console.evaluation
     try:
         await host.stat(fetch.wanted_folder(console, checkpoint))
     except FileMissing:
@@ -190,7 +190,7 @@ def opened(folder: str, names: Sequence[str]) -> str:
 async def _evaluate(
     console: Console, job: str, subject: Subject, preset: str, block_size: int, again: bool
 ) -> Evaluated:
-    host, settings = console.evaluation_host, console.config.evaluation
+    host, settings = console.evaluation_host, console.evaluation
     harness = await ship(host, settings.root)
     asked, _ = PRESETS[preset]
     found = await look(console, harness, subject.path, asked)
@@ -251,7 +251,7 @@ async def _create(console: Console, host: Host, subject: Subject, plan: Plan, no
     checkpoint = manifest.checkpoint
     training = checkpoint.training or posixpath.basename(subject.folder.rstrip("/"))
     name = rundir.run_name(training, checkpoint.step, manifest.preset, manifest.block_size, now)
-    root = console.config.evaluation.root
+    root = console.evaluation.root
     run_id, run_dir = await rundir.create_run(host, root, name)
     linked = await rundir.link_checkpoint(host, subject.folder, subject.names, run_dir)
     at = manifest.created_at

@@ -73,7 +73,7 @@ def wanted_folder(console: Console, checkpoint: SavedCheckpoint) -> str:
     """Where a checkpoint will lie on the evaluation host."""
     step, folder = checkpoint.step, checkpoint.folder.rstrip("/")
     label = posixpath.basename(folder) if step is None else f"step_{step}"
-    return posixpath.join(console.config.evaluation.root, "checkpoints", console.config.training.name, label)
+    return posixpath.join(console.evaluation.root, "checkpoints", console.config.training.name, label)
 
 
 async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:

@@ -47,7 +47,7 @@ async def start(console: Console, command: str, run_id: str, run_dir: str, harne
     only its host knows, so it is not started twice but followed. Raises HostError, EvaluationError."""
     host = console.evaluation_host
     starting = asyncio.create_task(
-        launch.start(host, console.config.evaluation.python, harness, command, run_dir), name="launch"
+        launch.start(host, console.evaluation.python, harness, command, run_dir), name="launch"
     )
     try:
         await asyncio.shield(starting)
@@ -68,4 +68,4 @@ async def ask(console: Console, run_dir: str, harness: str, home: Path) -> RunUp
 
 
 def _attachment(console: Console, run_dir: str, harness: str, home: Path) -> Attachment:
-    return Attachment(console.evaluation_host, console.config.evaluation.python, harness, run_dir, home)
+    return Attachment(console.evaluation_host, console.evaluation.python, harness, run_dir, home)

@@ -105,7 +105,7 @@ async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAns
     done = await capturing.capture(console)
     return CaptureAnswer(
         host=console.evaluation_host.name,
-        folder=console.config.evaluation.hidden_states,
+        folder=console.evaluation.hidden_states,
         captured=done.captured,
         present=done.present,
         asked=done.asked,

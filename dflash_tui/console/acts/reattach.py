@@ -60,7 +60,7 @@ async def look_after(console: Console, run_id: str) -> None:
     """Bring home what a run has written so far, and its end where it has ended. Raises TROUBLE."""
     home = console.store.run_folder(run_id)
     run_dir = _directory(read_manifest(home), console.evaluation_host.name)
-    harness = await ship(console.evaluation_host, console.config.evaluation.root)
+    harness = await ship(console.evaluation_host, console.evaluation.root)
     await ask(console, run_dir, harness, home)
 
 
@@ -85,7 +85,7 @@ async def reattach(console: Console, run_id: str) -> None:
         )
         console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
         try:
-            harness = await ship(host, console.config.evaluation.root)
+            harness = await ship(host, console.evaluation.root)
             ended = await ask(console, run_dir, harness, home)
             if ended.state != "lost":
                 ended = await follow(console, job, run_id, run_dir, harness, home)
