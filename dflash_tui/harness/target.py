@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from dflash_tui.harness.errors import PromptRefused, Refused
@@ -18,6 +19,8 @@ from dflash_tui.harness.transformer import Attention, KeysValues, RMSNorm, Shape
 from dflash_tui.harness.vocabulary import Vocabulary, target_vocabulary
 
 ARCHITECTURE = "Qwen3ForCausalLM"
+HEAD_ROWS = 8192
+"""Rows of the head that are float32 at a time: a whole one is gigabytes."""
 HARMLESS = {"rope_scaling": (None,), "hidden_act": (None, "silu"), "use_sliding_window": (None, False)}
 """Config keys that change the arithmetic, and the values under which they do not."""
 
@@ -119,7 +122,8 @@ def complete(
 ) -> Completion:
     """Continue `prompt` greedily to an EOS token (kept) or `limit` new tokens; `step` is told each count of new tokens.
 
-    Raises Refused for a tap that the stack does not have, PromptRefused for token ids outside the vocabulary.
+    Raises Refused for a tap that the stack does not have, PromptRefused for token ids outside the vocabulary and for
+    logits that are not finite.
     """
     last = len(model.layers) - 1
     for tap in taps:
@@ -155,7 +159,10 @@ def _greedy(
     fed, feed = 0, list(prompt)
     for _ in range(limit):
         states, past, tapped = model(vocabulary.embedding[torch.tensor(feed)].float(), fed, past, taps)
-        logits = torch.nn.functional.linear(states[-1], vocabulary.head.float())
-        token = int((logits == logits.max()).nonzero()[0])  # argmax leaves open which of two equals it returns
+        logits = torch.cat([F.linear(states[-1], rows.float()) for rows in torch.split(vocabulary.head, HEAD_ROWS)])
+        best = logits.max()
+        if not bool(torch.isfinite(best)):
+            raise PromptRefused(f"the target's logits are not finite after {fed + len(feed)} tokens; is it damaged?")
+        token = int((logits == best).nonzero()[0])  # argmax leaves open which of two equals it returns
         yield token, tapped
         fed, feed = fed + len(feed), [token]

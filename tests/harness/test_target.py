@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dflash_tui.harness import rundir
-from dflash_tui.harness.errors import Refused
+from dflash_tui.harness.errors import PromptRefused, Refused
 from dflash_tui.harness.mapped import Maps
 from dflash_tui.harness.target import complete, load_target
 from dflash_tui.harness.target_files import eos_ids, open_target
@@ -110,6 +110,14 @@ def test_a_completion_ends_with_its_eos_token(tmp_path: Path) -> None:
     assert made.ended
     assert made.tokens == free.tokens[: free.tokens.index(third, 3) + 1]
     assert made.hidden.shape == (len(made.tokens) - 1, 48)
+
+
+def test_a_target_that_gives_no_finite_logits_is_no_reference(tmp_path: Path) -> None:
+    save_target(tmp_path / "target")
+    model, vocabulary = load_target(open_target(tmp_path / "target"), Maps())
+    broken = replace(vocabulary, embedding=vocabulary.embedding * torch.nan)
+    with pytest.raises(PromptRefused, match="not finite after 3 tokens"):
+        complete(model, broken, [6, 7, 11], (0, 2), (100,), 20)
 
 
 def test_eos_comes_from_the_generation_config_first(tmp_path: Path) -> None:
