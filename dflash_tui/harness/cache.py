@@ -90,7 +90,7 @@ def write_features(folder: Path, prompt_id: str, hidden: Tensor, tokens: list[in
             os.fsync(stream.fileno())
         os.link(temporary, final)  # unlike a rename, this fails where a file is already
     except FileExistsError as error:
-        raise PromptRefused(
+        raise FeaturesThere(
             f"{final}: exists already; hidden states are never overwritten, move it away first"
         ) from error
     except OSError as error:
