@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
+from dflash_tui.transfer.destination import refuse_without_a_place
 from dflash_tui.transfer.errors import DestinationTaken, NoSpace, TransferError
 from dflash_tui.transfer.record import Identity, read_records
 from dflash_tui.transfer.verify import sha256
@@ -105,6 +106,8 @@ async def _make_plan(
         present = await already_there(plan, file, source, destination)
         looked_at.append(replace(file, present=present) if present else await _with_part(plan, file, destination))
     plan = replace(plan, files=tuple(looked_at))
+    if not plan.free.bytes and plan.to_move:
+        await refuse_without_a_place(destination, destination_folder)
     check_space(plan)
     return plan
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, ReadShort
+from dflash_tui.transfer.destination import make_destination
 from dflash_tui.transfer.errors import (
     DestinationTaken,
     NoSpace,
@@ -131,7 +132,7 @@ class _OneFile:
         # An attempt may have been cut after the name was given, before it was known here.
         if self.attempts > 1 and (found := await self._already_named()):
             return found
-        await self._destination.make_folder(posixpath.dirname(self._final))
+        await make_destination(self._destination, posixpath.dirname(self._final))
         if self._plan.same_host:
             await self._remove(self._part)
             self._how = await place(self._source, self._path, self._part, self._file.size)

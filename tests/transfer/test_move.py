@@ -408,10 +408,32 @@ async def test_a_disk_that_fills_up_under_way_publishes_nothing_and_is_given_bac
     assert [path.name for path in small_disk.iterdir()] == ["filler"]
 
 
-async def test_a_destination_that_may_not_be_written_is_an_error_of_the_family(lab: Lab) -> None:
+@pytest.mark.parametrize("size", [0, 10])
+async def test_a_destination_that_can_not_be_made_is_refused_at_once(lab: Lab, size: int) -> None:
+    lab.make(size)
+    with pytest.raises(TransferError, match=r"^ct129:/proc/nowhere/step_1 can't be made.*evaluation.root") as seen:
+        await lab.move(into="/proc/nowhere/step_1")
+    assert not isinstance(seen.value, TransferCut)
+    assert {progress.attempt for progress in lab.seen} <= {1}
+
+
+async def test_a_folder_that_may_not_be_written_is_refused_at_once(lab: Lab, small_disk: Path) -> None:
     lab.make(10)
-    with pytest.raises(TransferError):
-        await lab.move(into="/proc/nowhere")
+    (small_disk / "step_1").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for folder, said in ((small_disk / "step_1", "may not write in it"), (small_disk / "step_2", "can't be made")):
+        with pytest.raises(TransferError, match=f"^ct129:{folder} .*{said}.*evaluation.root") as seen:
+            await lab.move(into=str(folder))
+        assert not isinstance(seen.value, TransferCut)
+    assert {progress.attempt for progress in lab.seen} == {1}
+
+
+async def test_on_one_host_a_destination_that_can_not_be_made_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint.pt").write_bytes(b"weights")
+    host = LocalHost("here")
+    with pytest.raises(TransferError, match=r"^here:/proc/x/checkpoints/step_1 can't be made.*evaluation.root") as seen:
+        await make_plan(host, str(tmp_path), ["checkpoint.pt"], host, "/proc/x/checkpoints/step_1")
+    assert not isinstance(seen.value, TransferCut)
 
 
 async def test_an_unreachable_destination_is_a_sentence(lab: Lab) -> None:
