@@ -57,6 +57,7 @@ class Attachment:
     def __init__(self, host: Host, python: str, harness: str, run_dir: str, home: Path) -> None:
         self.host, self.python, self.harness, self.run_dir, self.home = host, python, harness, run_dir, home
         self._copies = {name: _Copy() for name in GROWING}
+        self._beat: float | None = None  # progress.jsonl's mtime: the run touches it every five seconds
 
     async def follow(self, emit: Callable[[RunUpdate], None]) -> RunUpdate:
         """Emit updates until the run has ended; the last update is also returned. Cancel to detach."""
@@ -65,14 +66,14 @@ class Attachment:
             emit(update)
         quiet_since = asyncio.get_running_loop().time()
         while True:
-            now = asyncio.get_running_loop().time()
+            now, beat = asyncio.get_running_loop().time(), self._beat
             try:
                 update = await (self.ask() if now - quiet_since >= ASK_SECONDS else self._look_or_ask())
             except (HostUnreachable, ReadShort) as error:
                 emit(RunUpdate("running", lost_link=str(error)))
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            if update.progress or update.blocks or update.log or now - quiet_since >= ASK_SECONDS:
+            if self._beat != beat or update.blocks or update.log or now - quiet_since >= ASK_SECONDS:
                 quiet_since = now
             emit(update)
             if update.state not in ("running", "starting"):
@@ -146,7 +147,9 @@ class Attachment:
 
     async def _sizes(self) -> dict[str, int]:
         """One look at the run directory: the size of every file in it, in bytes."""
-        return {entry.name: entry.stat.size for entry in await self.host.list(self.run_dir)}
+        entries = await self.host.list(self.run_dir)
+        self._beat = next((entry.stat.mtime for entry in entries if entry.name == "progress.jsonl"), None)
+        return {entry.name: entry.stat.size for entry in entries}
 
     async def _bring(self, name: str, copy: _Copy, size: int) -> None:
         path = posixpath.join(self.run_dir, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import cast, get_args
 
 from dflash_tui.evals.errors import EvaluationError
@@ -22,8 +21,7 @@ async def start(host: Host, python: str, harness: str, command: str, run_dir: st
 
 async def state(host: Host, python: str, harness: str, run_dir: str) -> RunState:
     """What became of a run, decided on its host by pid, start ticks, boot id and exit file."""
-    answer = await _call(host, [python, harness, "state", run_dir])
-    found = json.loads(answer)["state"] if answer.lstrip().startswith("{") else answer.strip()
+    found = (await _call(host, [python, harness, "state", run_dir])).strip()
     if found not in get_args(RunState):
         raise EvaluationError(f"{host.name}:{run_dir}: the harness answers {found!r}, expected a run state")
     return cast(RunState, found)

@@ -51,6 +51,7 @@ class Completed:
 
     @property
     def text(self) -> str:
+        """`stdout` decoded, with replacement characters for what is not UTF-8."""
         return self.stdout.decode("utf-8", "replace")
 
 
@@ -93,10 +94,13 @@ class Process(Protocol):
         """Write to stdin and wait until the buffer has room. Raises HostUnreachable."""
         ...
 
-    async def close_stdin(self) -> None: ...
+    async def close_stdin(self) -> None:
+        """End stdin: what was written before still arrives."""
+        ...
 
     async def wait(self) -> Completed:
-        """The exit status (128 + signal when killed) and stderr's tail; stdout is empty here. Raises HostUnreachable."""
+        """The exit status (128 + signal when killed) and stderr's tail; stdout is empty here. Raises
+        HostUnreachable."""
         ...
 
 
@@ -140,4 +144,6 @@ class Host(Protocol):
         """Free space at `path` or its nearest existing parent."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close what is held open. The next use may open it again."""
+        ...

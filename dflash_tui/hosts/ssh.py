@@ -158,6 +158,8 @@ class SshHost:
                 process = await asyncio.shield(starting)
             except asyncio.CancelledError:
                 await asyncio.wait([starting])
+                if not starting.cancelled():
+                    starting.exception()  # nobody waits for it any more, and nothing is left to be done about it
                 raise
             yield process
 

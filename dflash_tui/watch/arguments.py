@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, ReadShort
+from dflash_tui.hosts.base import Host, HostError, HostUnreachable, ReadShort
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.watch.progress import Progress
@@ -20,7 +20,7 @@ _DEPTH = 5
 
 @dataclass(frozen=True)
 class Arguments:
-    """A trainer's arguments file. `problem`: one sentence when it is there but can't be used."""
+    """A trainer's arguments file. `problem`: one sentence when it can't be used, or is not there."""
 
     host: str
     path: str
@@ -29,7 +29,7 @@ class Arguments:
 
 
 async def read_arguments(host: Host, path: str) -> Arguments | None:
-    """The arguments at `path`, None when no path is configured or nothing is there. Raises HostUnreachable."""
+    """The arguments at `path`, None when no path is configured. Raises HostUnreachable."""
     if not path:
         return None
     try:
@@ -37,8 +37,6 @@ async def read_arguments(host: Host, path: str) -> Arguments | None:
         if size > ARGUMENTS_LIMIT:
             return Arguments(host.name, path, {}, f"{path}: {size} bytes, expected a small JSON object")
         data = json.loads((await host.read(path, 0, size)).decode("utf-8"))
-    except FileMissing:
-        return None
     except (ReadShort, ValueError, RecursionError) as error:
         return Arguments(host.name, path, {}, f"{path}: not a JSON text ({error})")
     except HostUnreachable:

@@ -51,6 +51,7 @@ class LineSplitter:
         self._kept = bytearray()
         self._dropped = False
         self._headless = partial_head
+
     def feed(self, data: bytes, at: float | None = None) -> list[Line]:
         """The records that these bytes complete, in order. Blank ones are left out (their line numbers count)."""
         lines: list[Line] = []

@@ -56,6 +56,12 @@ class Snapshot:
     log_problem: str = ""
     checkpoints_problem: str = ""
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What could not be read, as sentences."""
+        arguments = self.arguments.problem if self.arguments is not None else ""
+        return tuple(text for text in (self.log_problem, self.checkpoints_problem, arguments) if text)
+
 
 async def read_once(
     host: Host,

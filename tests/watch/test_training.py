@@ -131,6 +131,8 @@ async def test_says_what_is_missing_and_reads_the_rest(tmp_path: Path) -> None:
     assert "none.log" in found.log_problem
     assert [item.step for item in found.checkpoints] == [4000]
     assert [fact.kind for fact in found.facts] == ["train.newest_saved"]
+    assert len(found.problems) == 2
+    assert "no.json" in found.problems[1]
 
 
 async def test_says_why_an_arguments_file_can_not_be_used(tmp_path: Path) -> None:
