@@ -186,10 +186,12 @@ class ReportAnswer:
 
 @dataclass(frozen=True)
 class DemoAnswer:
-    """``demo --headless``: the shipped baseline drafter and each evaluated checkpoint of the training, oldest first."""
+    """``demo --headless``: the shipped baseline drafter and each evaluated checkpoint of the training, oldest first;
+    `comparisons` sets each checkpoint against the baseline, in the same order."""
 
     baseline: Entry
     checkpoints: tuple[Entry, ...]
+    comparisons: tuple[Comparison, ...]
 
 
 @dataclass(frozen=True)

@@ -173,8 +173,17 @@ def _runs(answer: answers.Runs) -> Iterable[str]:
 
 
 def _demo(answer: answers.DemoAnswer) -> Iterable[str]:
-    yield f"{'':10} {'step':>6} {'blocks':>6}  {'top-1':>6}  {'top-4':>6}  {'top-8':>6}  caveats"
-    for label, entry in (("baseline", answer.baseline), *(("checkpoint", item) for item in answer.checkpoints)):
-        figures = "  ".join(f"{entry.streak[metric]:6.3f}" for metric in METRICS)
-        codes = " ".join(GLYPHS[finding.severity] + finding.code for finding in entry.caveats)
-        yield f"{label:10} {entry.step if entry.step is not None else '—':>6} {entry.blocks:6}  {figures}  {codes}"
+    yield f"{'':10} {'step':>6} {'blocks':>6}  {'top-1':>6}  {'top-4':>6}  {'top-8':>6}  {'Δ top-1':>7}  verdict"
+    yield f"{'baseline':10} {'—':>6} {_figures(answer.baseline)}"
+    for entry, comparison in zip(answer.checkpoints, answer.comparisons, strict=True):
+        step = "—" if entry.step is None else str(entry.step)
+        why = f" ({comparison.why[0]})" if comparison.why else ""
+        verdict = f"{_delta(comparison.delta['top1'])}  {comparison.verdict}{why}"
+        yield f"{'checkpoint':10} {step:>6} {_figures(entry)}  {verdict}"
+    last = answer.checkpoints[-1] if answer.checkpoints else answer.baseline
+    yield f"what to keep in mind of {'step ' + str(last.step) if last.step is not None else 'the baseline'}:"
+    yield from _findings(last.caveats)
+
+
+def _figures(entry: answers.Entry) -> str:
+    return f"{entry.blocks:6}  " + "  ".join(f"{entry.streak[metric]:6.3f}" for metric in METRICS)

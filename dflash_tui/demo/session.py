@@ -21,6 +21,7 @@ from dflash_tui.demo.world import DemoWorld
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results.caveats import caveats_of, caveats_of_pair, merged
+from dflash_tui.results.compare import compare
 from dflash_tui.results.store import Store
 
 BASELINE = "baseline"
@@ -97,6 +98,7 @@ async def run_headless(say: Callable[[str], None], *, block_size: int = 0, all_p
         return DemoAnswer(
             baseline=entry(baseline, caveats_of(baseline)),
             checkpoints=tuple(entry(item, _caveats(item, baseline)) for item in checkpoints),
+            comparisons=tuple(compare(item, baseline) for item in checkpoints),
         )
 
 

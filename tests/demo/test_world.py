@@ -260,7 +260,7 @@ async def test_the_config_names_what_is_there(world: DemoWorld) -> None:
     for path in (evaluation.root, evaluation.target, evaluation.hidden_states, world.baseline):
         assert (await lab.stat(path)).kind == "folder"
     assert (await lab.stat(evaluation.prompts)).kind == "file"
-    assert world.hosts.keys() == config.hosts.keys()
+    assert world.hosts.keys() == world.config.hosts.keys()
     assert world.root.stat().st_mode & 0o777 == 0o700
     for path in (world.config.training.log, world.config.training.checkpoints, world.config.training.arguments):
         assert Path(path).is_relative_to(world.root / "ct200")
