@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dflash_tui.records.survey import Survey
+from dflash_tui.records.survey import Survey, SurveyProblem
 
 SPARE_DISK = 64 << 20  # records and log of a run, generously
 
@@ -19,7 +19,7 @@ class Preflight:
 
 def preflight(survey: Survey, host: str, wanted_threads: int) -> Preflight:
     """Judge what was surveyed: a shared host is a guest house, so memory and load are looked at first."""
-    refusals = [problem.sentence for problem in survey.problems if problem.severity == "error"]
+    refusals = [_said(problem, host) for problem in survey.problems if problem.severity == "error"]
     warnings = [problem.sentence for problem in survey.problems if problem.severity == "warn"]
     machine = survey.host
     limits = [limit for limit in (machine.memory_available, machine.memory_limit) if limit is not None]
@@ -36,6 +36,11 @@ def preflight(survey: Survey, host: str, wanted_threads: int) -> Preflight:
             f"{host} is busy: load {load:.1f} on {machine.cpus_usable} cores; at nice 10 the evaluation will be slow"
         )
     return Preflight(tuple(dict.fromkeys(refusals)), tuple(dict.fromkeys(warnings)))
+
+
+def _said(problem: SurveyProblem, host: str) -> str:
+    """The sentence; one that begins with the cache's folder is given the host that has it."""
+    return f"{host}:{problem.sentence}" if problem.about == "hidden states" else problem.sentence
 
 
 def _gib(size: int) -> str:

@@ -97,8 +97,7 @@ def survey(wanted: SurveyRequest) -> Survey:
                 prompts.append(found)
                 headers += [header] if header is not None else []
         if prompts and wanted.hidden_states is not None and not headers:
-            why = next((f"; the first that is there: {item.refused}" for item in prompts if item.refused), "")
-            problems.add("error", "hidden states", f"{wanted.hidden_states}: none of the prompts has usable ones{why}")
+            problems.add("error", "hidden states", _without_hidden_states(wanted.hidden_states, prompts))
     return Survey(
         version=1,
         host=host,
@@ -204,6 +203,18 @@ def _prompt(
         problems.add("warn", f"prompt {prompt.id}", str(error))
         return replace(found, refused=str(error)), None
     return replace(found, features=path.name), header
+
+
+def _without_hidden_states(folder: str, prompts: list[SurveyedPrompt]) -> str:
+    """Why no prompt can be evaluated, and what makes that right. Capturing never replaces a file that is there."""
+    refused = [item.refused for item in prompts if item.refused]
+    asked = f"{folder}: none of {f'the {len(prompts)} prompts' if len(prompts) > 1 else '1 prompt'} asked has"
+    if not refused:
+        return f"{asked} hidden states; make them with: dflash-tui capture"
+    return (
+        f"{asked} usable hidden states, {len(refused)} have some that are refused, first {refused[0]}; move what is "
+        "refused away and make them with: dflash-tui capture"
+    )
 
 
 def _checkpoint(

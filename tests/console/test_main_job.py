@@ -112,7 +112,7 @@ async def test_hidden_states_that_are_cut_are_a_caveat_of_the_result(tiny: Bench
 async def test_a_refusal_says_why_no_hidden_states_can_be_used(tiny: Bench) -> None:
     for path in tiny.lab.hidden_states.iterdir():
         os.truncate(path, 20_000)
-    with pytest.raises(EvaluationRefused, match=r"none of the prompts has usable ones; .*p0\.safetensors: has 20000"):
+    with pytest.raises(EvaluationRefused, match=r"^lab:.*none of the 3 prompts .*p0\.safetensors: has 20000"):
         await evaluate(tiny.console)
 
 

@@ -159,6 +159,19 @@ def test_hidden_states_that_cannot_be_used_do_not_count_and_say_why(tiny: World,
     assert "layers 2,4,6, the drafter taps 1,3,5" in sentences(answer, "prompt p1", "warn")[0]
 
 
+def test_a_cache_without_a_usable_file_says_how_many_prompts_and_what_makes_them(tiny: World) -> None:
+    empty = tiny.root / "empty"
+    (sentence,) = sentences(asked(tiny, hidden_states=os.fspath(empty), prompts_asked=3), "hidden states")
+    assert sentence == (f"{empty}: none of the 3 prompts asked has hidden states; make them with: dflash-tui capture")
+    empty.mkdir()
+    for name in ("p1", "p2"):
+        (empty / f"{name}.safetensors").write_bytes(b"short")
+    (sentence,) = sentences(asked(tiny, hidden_states=os.fspath(empty), prompts_asked=3), "hidden states")
+    assert f"{empty}: none of the 3 prompts asked has usable hidden states, 2 have some that are refused" in sentence
+    assert f"first {empty}/p1.safetensors: " in sentence
+    assert sentence.endswith("move what is refused away and make them with: dflash-tui capture")
+
+
 def test_a_host_without_target_prompts_or_checkpoint_gets_one_error_each(tiny: World) -> None:
     answer = asked(tiny, target="/nowhere", prompts_path="/nowhere.jsonl", checkpoint="/nowhere.pt")
     for about in ("target", "prompts", "checkpoint"):
@@ -201,6 +214,14 @@ def test_a_python_without_torch_is_said_with_the_command_to_run(tiny: World) -> 
     answer = json.loads(found.stdout)
     assert answer["host"]["torch"] is None
     assert "-m pip install torch" in sentences(answer, "torch")[0]
+
+
+def test_the_answer_is_utf_8_whatever_the_host_s_charset(tiny: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONIOENCODING", "latin-1")
+    (tiny.target.folder).rename(tiny.root / "target-τ")
+    found = harness("survey", stdin=json.dumps({"target": os.fspath(tiny.root / "target-τ")}))
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["target"]["name"] == "target-τ"
 
 
 def test_a_survey_imports_no_torch(tiny: World) -> None:
