@@ -96,3 +96,17 @@ def test_fetch_narrates_on_stderr_only(world: Desk) -> None:
     assert ran.data["step"] == 4000
     assert "moving step_4000, 1.35 MB: ct200 ▸ here ▸ ct129" in ran.err
     assert "verifying checkpoint.pt" in ran.err
+
+
+def test_a_checkpoints_folder_that_is_not_there_is_no_empty_one(world: Desk) -> None:
+    config = world.other_config("nowhere.toml", training={"checkpoints": "/data/none"})
+    for command in ("checkpoints", "fetch"):
+        ran = world.run("--config", config, command)
+        assert (ran.code, ran.out) == (1, "")
+        assert "the checkpoints can't be listed: ct200: /data/none does not exist" in ran.err
+
+
+def test_status_says_that_the_trainer_s_arguments_are_not_where_the_config_says(world: Desk) -> None:
+    config = world.other_config("args.toml", training={"arguments": "/data/no_args.json"})
+    problems = world.json("--config", config, "status")["problems"]
+    assert problems == ["ct200: /data/no_args.json does not exist"]

@@ -46,19 +46,25 @@ async def snapshot_of(console: Console) -> Snapshot:
     return await read_once(host, training.log, training.checkpoints, training.arguments, lister=console.lister)
 
 
+def listed(snapshot: Snapshot) -> tuple[SavedCheckpoint, ...]:
+    """The checkpoints, newest last. Raises ConsoleError when the folder could not be looked into."""
+    if snapshot.checkpoints_problem:
+        raise ConsoleError(f"the checkpoints can't be listed: {snapshot.checkpoints_problem}")
+    return snapshot.checkpoints
+
+
 def newest(snapshot: Snapshot, step: int | None = None) -> SavedCheckpoint:
     """The newest complete checkpoint, or the one of `step`. Raises ConsoleError saying what there is."""
-    complete = [item for item in snapshot.checkpoints if item.completeness == "complete"]
+    found = listed(snapshot)
+    complete = [item for item in found if item.completeness == "complete"]
     chosen = [item for item in complete if step is None or item.step == step]
     if chosen:
         return chosen[-1]
     if step is not None:
         known = ", ".join(str(item.step) for item in complete) or "none"
         raise ConsoleError(f"no complete checkpoint of step {step}; complete: {known}")
-    if snapshot.checkpoints_problem:
-        raise ConsoleError(f"the checkpoints can't be listed: {snapshot.checkpoints_problem}")
-    if snapshot.checkpoints:
-        last = snapshot.checkpoints[-1]
+    if found:
+        last = found[-1]
         raise ConsoleError(f"no complete checkpoint yet; newest {last.path} is {last.completeness}: {last.reason}")
     raise ConsoleError("no checkpoint has been saved yet: the folder that training.checkpoints names holds none")
 

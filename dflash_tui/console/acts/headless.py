@@ -56,14 +56,14 @@ async def status(console: Console, arguments: argparse.Namespace) -> Status:
         seconds=step_age(progress, console.clock()),
         newest_saved=newest,
         steps_behind=behind,
-        problems=tuple(text for text in (snapshot.log_problem, snapshot.checkpoints_problem) if text),
+        problems=snapshot.problems,
     )
 
 
 async def checkpoints(console: Console, arguments: argparse.Namespace) -> Checkpoints:
-    """Every checkpoint of the training."""
-    snapshot = await fetching.snapshot_of(console)
-    return Checkpoints(console.training_host.name, console.config.training.checkpoints, snapshot.checkpoints)
+    """Every checkpoint of the training. A folder that can't be listed is an error, not an empty one."""
+    found = fetching.listed(await fetching.snapshot_of(console))
+    return Checkpoints(console.training_host.name, console.config.training.checkpoints, found)
 
 
 async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
