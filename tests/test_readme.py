@@ -55,6 +55,6 @@ def test_the_documented_keys_are_those_that_are_printed(command: str) -> None:
 def test_every_key_in_the_readme_is_bound() -> None:
     table = README.split("### Keys")[1].split("`dflash-tui keys`")[0]
     named = set(re.findall(r"`([^`]+)`", table)) - {"…"}
-    spelled = {"?": "question_mark"}
+    spelled = {"?": "question_mark", "esc": "escape"}
     bound = {key for action in ACTIONS for key in action.keys} | {"ctrl+p"}
     assert {spelled.get(key, key) for key in named} <= bound
