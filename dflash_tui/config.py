@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 CONFIG_VERSION = 1
+_PIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # a baseline is pinned under its name
 LARGEST_BLOCK = 256  # tokens, anchor included
 
 
@@ -237,6 +239,11 @@ def _check_values(config: Config) -> None:
     if config.evaluation is not None:
         _check_evaluation(config.path, config.evaluation)
     names = [item.name for item in config.baselines]
+    if odd := next((name for name in names if not _PIN_NAME.fullmatch(name)), None):
+        raise ConfigError(
+            f"{config.path}: baseline.name: found {odd!r}, expected up to 64 letters, digits, '.', '_' or '-', a letter or "
+            "digit first"
+        )
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{config.path}: baseline: two are called {twice!r}; give each a name of its own")
     for key in ("log", "checkpoints"):

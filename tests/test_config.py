@@ -70,6 +70,7 @@ def test_a_console_that_only_watches_needs_no_evaluation() -> None:
         ('host = "ct200"', 'host = "ct201"', r"training.host: found 'ct201', which no \[hosts.ct201\] describes"),
         ('root = "/root/eval"', 'root = "eval"', r"evaluation.root: found 'eval', expected an absolute path"),
         ('via = "pve1"\n', "", r"hosts.ct200: `container` and `via` go together"),
+        ('name = "previous"', 'name = "../previous"', r"baseline.name: found '../previous', expected up to 64 letters"),
         ('via = "pve1"', 'via = "ct200"', r"hosts.ct200.via: the chain comes back to 'ct200'"),
         ('via = "pve1"', 'via = "pve1"\nssh = "ct200"', r"hosts.ct200.ssh: found 'ct200' beside `container`"),
         ("[hosts.pve1]", "[hosts.local]\n[hosts.pve1]", r"hosts.local: the name means this machine"),

@@ -48,7 +48,9 @@ def main(argv: list[str]) -> int:
 def _survey() -> int:
     from dflash_tui.harness.survey import answer
 
-    print(answer(sys.stdin.buffer.read()))
+    # Bytes: a host's locale may know another charset than the one that is read at the other end.
+    sys.stdout.buffer.write(f"{answer(sys.stdin.buffer.read())}\n".encode())
+    sys.stdout.flush()
     return DONE
 
 

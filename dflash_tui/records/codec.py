@@ -29,8 +29,10 @@ def to_data(record: Any) -> Any:
 
 
 def dumps(record: Any, indent: Union[int, None] = None) -> str:
-    """Strict JSON text (no NaN) of a record or of plain data that contains records."""
-    return json.dumps(to_data(record), indent=indent, ensure_ascii=False, allow_nan=False)
+    """Strict JSON text (no NaN) of a record or of plain data that contains records. It can always be written as UTF-8:
+    half a surrogate pair (a file name that is no UTF-8) is escaped as JSON escapes it, and comes back the same."""
+    text = json.dumps(to_data(record), indent=indent, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def loads(kind: Type[T], text: Union[str, bytes], where: str) -> T:

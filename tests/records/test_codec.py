@@ -89,3 +89,9 @@ def test_nan_is_never_written() -> None:
     with pytest.raises(ValueError, match="JSON"):
         dumps({"loss": float("nan")})
     assert json.loads(dumps({"a": (1, 2)})) == {"a": [1, 2]}
+
+
+def test_a_name_that_is_no_utf_8_can_be_written_and_comes_back() -> None:
+    name = "step_\udcff τ 𝜏"
+    written = dumps(Source("ct200", name)).encode()
+    assert loads(Source, written, "here").path == name
