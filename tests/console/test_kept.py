@@ -61,3 +61,17 @@ def test_a_run_without_its_log_is_a_sentence(tmp_path: Path, capsys: pytest.Capt
     assert main(["--config", config, "--state", str(tmp_path), "logs", "good"]) == FAILED
     assert "log.txt" in capsys.readouterr().err
     assert main(["--config", config, "--state", str(tmp_path), "show", "good"]) == DONE
+
+
+def test_a_state_folder_that_can_t_be_written_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("{}")
+    config = tmp_path / "config.toml"
+    config.write_text(
+        '[training]\nhost = "local"\nlog = "/none"\ncheckpoints = "/none"\n'
+        f'[evaluation]\nhost = "local"\nroot = "{tmp_path}"\ntarget = "/none"\nprompts = "/none"\n'
+        f'hidden_states = "/none"\n[[baseline]]\nname = "previous"\nfile = "{tmp_path}/file"\n'
+    )
+    assert main(["--config", str(config), "--state", str(tmp_path / "file"), "eval"]) == FAILED
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"dflash-tui: {tmp_path}/file/baselines/previous: Not a directory\n"
