@@ -241,8 +241,8 @@ def _check_values(config: Config) -> None:
     names = [item.name for item in config.baselines]
     if odd := next((name for name in names if not _PIN_NAME.fullmatch(name)), None):
         raise ConfigError(
-            f"{config.path}: baseline.name: found {odd!r}, expected up to 64 letters, digits, '.', '_' or '-', a letter "
-            "or digit first"
+            f"{config.path}: baseline.name: found {odd!r}, expected up to 64 letters, digits, '.', '_' or '-', a "
+            "letter or digit first"
         )
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{config.path}: baseline: two are called {twice!r}; give each a name of its own")

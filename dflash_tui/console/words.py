@@ -164,6 +164,8 @@ def _runs(answer: answers.Runs) -> Iterable[str]:
     for run in answer.runs:
         streak = f"{run.streak['top1']:6.3f}" if "top1" in run.streak else "      "
         yield f"{run.run_id}  {run.state:9} {streak}  {run.blocks} blocks"
+    if any(run.state == "running" for run in answer.runs):
+        yield "running: no end is known here; dflash-tui show RUN asks its host"
     for pin in answer.pins:
         yield f"pin {pin['name']}  {pin['sha256'][:12]}"
     for problem in answer.problems:

@@ -33,6 +33,13 @@ def test_a_damaged_run_is_listed_as_such_and_hides_no_other(tmp_path: Path, file
     assert file in as_text(answer)
 
 
+def test_a_run_without_an_end_is_not_claimed_to_run(tmp_path: Path) -> None:
+    store = stored(tmp_path, "good")
+    assert "no end is known here" not in as_text(kept.runs(store, NOTHING))
+    write_run(tmp_path / "runs" / "left", manifest("left"), (), finished=False)
+    assert "running: no end is known here; dflash-tui show RUN asks its host" in as_text(kept.runs(store, NOTHING))
+
+
 def test_damaged_pins_hide_no_run(tmp_path: Path) -> None:
     store = stored(tmp_path, "good")
     (tmp_path / "pins").mkdir()
