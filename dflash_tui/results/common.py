@@ -36,9 +36,18 @@ def on_common_prompts(current: Evaluation, previous: Evaluation) -> Pair:
 
 
 def on_prompts(evaluation: Evaluation, prompts: tuple[str, ...]) -> Evaluation:
-    """The evaluation on some of its measured prompts; pooled again from blocks, else from the prompts' means."""
-    asked = tuple(p for p in evaluation.prompts_asked if p in prompts) if evaluation.prompts_asked else None
-    kept = replace(evaluation, prompts_asked=asked, prompts_asked_count=len(prompts), request_id=None)
+    """The evaluation on some of its measured prompts; pooled again from blocks, else from the prompts' means.
+
+    The measured prompts that are left out count as not asked for; what was asked for and never measured stays so.
+    """
+    left_out = set(evidence.measured(evaluation) or ()) - set(prompts)
+    asked, count = evaluation.prompts_asked, evidence.asked_count(evaluation)
+    kept = replace(
+        evaluation,
+        prompts_asked=tuple(prompt for prompt in asked if prompt not in left_out) if asked else None,
+        prompts_asked_count=count - len(left_out) if count is not None else None,
+        request_id=None,
+    )
     blocks = [block for block in evaluation.blocks if block.prompt in prompts]
     if blocks:
         return with_blocks(kept, blocks)

@@ -15,10 +15,10 @@ from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import METRICS, Evaluation, Score
 from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of
-from dflash_tui.results.common import cut_to_common_horizon, on_common_prompts
+from dflash_tui.results.common import cut_to_common_horizon, on_common_parts, on_common_prompts
 from dflash_tui.results.compare import compare, struck
 from dflash_tui.results.errors import NothingInCommon
-from dflash_tui.results.evaluation import with_blocks
+from dflash_tui.results.evaluation import quick_of, with_blocks
 from dflash_tui.results.statistics import interval
 from tests.evaluations import OTHER, bare, on, result
 from tests.runs import TEN, UNHURRIED, drafted
@@ -43,7 +43,7 @@ def test_the_same_skill_is_inside_noise() -> None:
 
 
 def test_under_six_prompts_nothing_is_concluded_even_when_all_agree() -> None:
-    compared = compare(on(TEN[:5]), on(TEN[:5], name="previous", skill=0.2))
+    compared = compare(on(TEN[:5]), on(TEN[:5], name="previous", skill=0.2, weights_id="b" * 64))
     assert compared.verdict == "inconclusive"
     assert compared.why == ("5 prompts", "top1 higher on 5, lower on 0 of 5: a description, not a test")
     assert compare(on(TEN[:6]), on(TEN[:6], name="previous", skill=0.2)).verdict == "better"
@@ -60,7 +60,7 @@ def test_ten_prompts_of_two_texts_are_two_prompts() -> None:
 
 
 def test_one_prompt_has_no_interval_and_no_verdict() -> None:
-    compared = compare(on(TEN[:1]), on(TEN[:1], name="previous", skill=0.2))
+    compared = compare(on(TEN[:1]), on(TEN[:1], name="previous", skill=0.2, weights_id="b" * 64))
     assert compared.verdict == "inconclusive"
     assert compared.rows[0].interval is None
     assert compared.why[0] == "1 prompt"
@@ -241,7 +241,25 @@ def test_the_other_way_round_has_the_other_sign(current: Evaluation, previous: E
 def test_against_itself_there_is_no_difference(evaluation: Evaluation) -> None:
     compared = compare(evaluation, evaluation)
     assert set(compared.delta.values()) <= {None, 0.0}
-    assert compared.verdict not in ("better", "worse")
+    assert compared.verdict in ("untestable", "not comparable")
+    assert "INSIDE_NOISE" not in {finding.code for finding in compared.caveats}
+    assert {row.delta_interval for row in compared.rows} == {None}
+
+
+def test_a_result_beside_itself_is_nothing_to_test() -> None:
+    compared = compare(result(), result("pinned", sha256="current"))
+    assert (compared.verdict, compared.why) == ("untestable", ("both are the same result",))
+    assert set(compared.delta.values()) == {0.0}
+
+
+def test_a_repeat_and_a_quick_part_are_said_to_be_of_the_same_weights() -> None:
+    for other in (result("again"), quick_of(result())):
+        compared = compare(result(), other)
+        assert compared.verdict in ("inside noise", "inconclusive")
+        assert compared.why[0] == "same weights"
+        assert set(compared.delta.values()) == {0.0}
+    assert "same weights" not in compare(result(), OTHER).why
+    assert "same weights" not in compare(result(), bare()).why  # what was measured of them is not known
 
 
 def test_the_paired_interval_is_over_prompts_of_the_differences_block_by_block() -> None:
@@ -255,3 +273,12 @@ def test_the_paired_interval_is_over_prompts_of_the_differences_block_by_block()
     row = compare(mine, other).rows[1]
     assert expected is not None
     assert row.delta_interval == pytest.approx(expected)
+
+
+def test_common_prompts_keep_what_was_asked_for_and_never_measured() -> None:
+    partial = on(TEN[:3], prompts_asked=TEN, prompts_asked_count=len(TEN))
+    whole = on(TEN, prompts_asked=TEN, prompts_asked_count=len(TEN))
+    current, previous = on_common_parts(partial, whole)
+    codes = {finding.code: finding.values for finding in caveats_of(current)}
+    assert codes["PARTIAL_PROMPT_COVERAGE"] == ("3/10",)
+    assert "PARTIAL_PROMPT_COVERAGE" not in {finding.code for finding in caveats_of(previous)}
