@@ -31,8 +31,13 @@ def compare(current: Evaluation, previous: Evaluation) -> Comparison:
     why: tuple[str, ...]
     if reasons:
         verdict, why = "not comparable", reasons
+    elif evidence.same_result(current, previous):
+        verdict, why = "untestable", ("both are the same result",)
+        rows = tuple(replace(row, delta_interval=None) for row in rows)
     else:
         verdict, why = judged(mine, other, pairing)
+        if pairing.by == "anchors" and current.weights_id is not None and current.weights_id == previous.weights_id:
+            why = ("same weights", *why)
     return Comparison(
         current=current.name,
         previous=previous.name,

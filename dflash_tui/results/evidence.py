@@ -146,3 +146,8 @@ def same_checkpoint(one: Evaluation, other: Evaluation) -> bool:
     if one.weights_id is not None and other.weights_id is not None:
         return one.weights_id == other.weights_id
     return one.checkpoint_name is not None and one.checkpoint_name == other.checkpoint_name and step(one) == step(other)
+
+
+def same_result(one: Evaluation, other: Evaluation) -> bool:
+    """Both were read from the same bytes, and no part was taken of either: a result beside itself."""
+    return one.sha256 == other.sha256 != "" and one.pooled == other.pooled

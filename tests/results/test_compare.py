@@ -254,7 +254,7 @@ def test_a_result_beside_itself_is_nothing_to_test() -> None:
 
 def test_a_repeat_and_a_quick_part_are_said_to_be_of_the_same_weights() -> None:
     for other in (result("again"), quick_of(result())):
-        compared = compare(result(), other)
+        compared = compare(*on_common_prompts(result(), other))
         assert compared.verdict in ("inside noise", "inconclusive")
         assert compared.why[0] == "same weights"
         assert set(compared.delta.values()) == {0.0}

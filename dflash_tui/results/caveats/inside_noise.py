@@ -5,11 +5,15 @@ from __future__ import annotations
 from dflash_tui.records.facts import Source
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS, Evaluation
+from dflash_tui.results import evidence
 from dflash_tui.results.paired import pair
 
 
 def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
-    """Values: the metrics whose paired 95 % interval covers 0. Nothing under 2 paired prompts: no interval."""
+    """Values: the metrics whose paired 95 % interval covers 0. Nothing under 2 paired prompts (no interval), and nothing
+    of a result beside itself: no noise is in that."""
+    if evidence.same_result(current, previous):
+        return ()
     pairing = pair(current, previous)
     covered = [(metric, pairing.interval(metric)) for metric in METRICS]
     inside = [(metric, bounds) for metric, bounds in covered if bounds is not None and bounds[0] <= 0 <= bounds[1]]
