@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +98,22 @@ class Console:
             self._working[job] = task
         return job
 
+    @asynccontextmanager
+    async def waited_turn(self, preset: str) -> AsyncIterator[str]:
+        """The turn on the evaluation host, with the name of the job that has it; waiting for it is told."""
+        job = self.new_job()
+        if self.turn.locked():
+            self.emit(happened.JobQueued(job, preset))
+        try:
+            await self.turn.acquire()
+        except asyncio.CancelledError:
+            self.emit(happened.EvaluationEnded(job, "", "stopped"))
+            raise
+        try:
+            yield job
+        finally:
+            self.turn.release()
+
     def listen(self, callback: Callable[[State], None]) -> Callable[[], None]:
         """Call back with the new state after changes, at most four times a second. The result stops it."""
         self._listeners.append(callback)
@@ -135,8 +151,16 @@ class Console:
                 await asyncio.wait_for(host.close(), CLOSE_SECONDS)
 
     def begin(self, act: str, **options: Any) -> None:
-        """Start an act as a job; what goes wrong is told as a notice and in the pane that shows it."""
-        self.do(self._act(act)(**options), act)
+        """Start an act as a job; what goes wrong is told as a notice and in the pane that shows it.
+
+        An equal one may wait behind one that works, because there may be a newer checkpoint by then; a third (a key
+        that repeats) is not begun.
+        """
+        name = " ".join((act, *(f"{key}={value}" for key, value in sorted(options.items()))))
+        if sum(task.get_name() == f"job {name}" for task in self._tasks) > 1:
+            self.emit(happened.Noticed("info", f"{' '.join((act, *map(str, options.values())))} waits already"))
+            return
+        self.do(self._act(act)(**options), name)
 
     def do(self, work: Coroutine[Any, Any, object], name: str) -> None:
         """Run some work as a job."""
@@ -198,6 +222,7 @@ class Console:
         await watch.run(self.emit)
 
     async def _reconnect(self) -> None:
+        self.emit(happened.Noticed("info", f"connects to {self.config.training.host} again"))
         for task in tuple(self._tasks):
             if task.get_name() == "watch":
                 task.cancel()

@@ -16,6 +16,14 @@ Level = Literal["info", "warn", "error"]
 
 
 @dataclass(frozen=True)
+class JobQueued:
+    """A job waits for its turn on the evaluation host; its `EvaluationAsked` or `EvaluationEnded` ends the waiting."""
+
+    job: str
+    preset: str
+
+
+@dataclass(frozen=True)
 class EvaluationAsked:
     """A job began: it will plan, move what has to move, and evaluate. `label` is what the user asked for."""
 
@@ -26,7 +34,8 @@ class EvaluationAsked:
 
 @dataclass(frozen=True)
 class PlanMade:
-    """What will be done, in words, before it is done. `prompts_present` of `prompts_asked` have hidden states."""
+    """What will be done, in words, before it is done. `prompts_present` of `prompts_asked` have hidden states;
+    `warnings` are sentences about what will go less well than it could."""
 
     job: str
     step: int | None
@@ -34,6 +43,7 @@ class PlanMade:
     prompts_asked: tuple[str, ...] = ()
     prompts_present: tuple[str, ...] = ()
     blocks_per_prompt: int = 0
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +152,7 @@ Event = (
     | WatchLost
     | WatchRestored
     | HostAnswered
+    | JobQueued
     | EvaluationAsked
     | PlanMade
     | TransferStarted

@@ -25,8 +25,10 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
         match event:
             case happened.EvaluationAsked(_, preset, label):
                 say(f"{label} ({preset})")
-            case happened.PlanMade(_, _, lines):
-                for line in lines:
+            case happened.JobQueued(_, preset):
+                say(f"{preset} waits until the running job on the evaluation host has ended")
+            case happened.PlanMade():
+                for line in (*event.lines, *event.warnings):
                     say(f"  {line}")
             case happened.TransferStarted(job, _, name, route, total):
                 announced[job] = f"moving {name}, {megabytes(total)}: {' ▸ '.join(route)}"

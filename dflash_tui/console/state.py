@@ -20,30 +20,33 @@ LOG_LINES = 500
 NOTICES = 50
 
 Link = Literal["connecting", "live", "lost"]
-JobState = Literal["idle", "planning", "running", "capturing", "done", "failed", "stopped", "lost"]
+JobState = Literal["idle", "planning", "running", "done", "failed", "stopped", "lost"]
 
 
 @dataclass(frozen=True)
 class HostLine:
-    """A host's link: round trip in milliseconds and when it last answered (POSIX seconds)."""
+    """A host's link: round trip in milliseconds, when it last answered and when it is tried again (POSIX seconds;
+    `retry_at` None: not before a person acts)."""
 
     name: str
     link: Link = "connecting"
     milliseconds: float | None = None
     answered_at: float | None = None
     reason: str = ""
-    retry_in: float | None = None
+    retry_at: float | None = None
 
 
 @dataclass(frozen=True)
 class TrainingPane:
-    """The watched training: its progress, the last log lines and its checkpoints, oldest first."""
+    """The watched training: its progress, the last log lines and its checkpoints, oldest first. `listed`: they have
+    been looked for, so that none found means that there is none."""
 
     name: str = ""
     host: str = ""
     progress: Progress | None = None
     log: tuple[str, ...] = ()
     checkpoints: tuple[SavedCheckpoint, ...] = ()
+    listed: bool = False
     checkpoints_problem: str = ""
 
     @property
@@ -97,7 +100,8 @@ class PromptLine:
 
 @dataclass(frozen=True)
 class EvaluationPane:
-    """The newest evaluation or capture job. `started_at` is POSIX seconds of the launch as seen here."""
+    """The newest evaluation or capture job. `first_progress` is the first drafting that was seen here: of a run that
+    was found again, what it had done before is not its speed."""
 
     job: str = ""
     state: JobState = "idle"
@@ -105,6 +109,7 @@ class EvaluationPane:
     label: str = ""
     step: int | None = None
     plan: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     run_id: str = ""
     run_dir: str = ""
     host: str = ""
@@ -112,7 +117,7 @@ class EvaluationPane:
     prompts: tuple[PromptLine, ...] = ()
     blocks: tuple[BlockRecord, ...] = ()
     log: tuple[str, ...] = ()
-    started_at: float | None = None
+    first_progress: ProgressRecord | None = None
     error: str | None = None
     existing: bool = False
 
@@ -131,11 +136,13 @@ class ResultsPane:
 
 @dataclass(frozen=True)
 class State:
-    """Everything a face shows. `now` is POSIX seconds of the last tick."""
+    """Everything a face shows. `queue` are the jobs that wait for their turn on the evaluation host, `now` is POSIX
+    seconds of the last tick."""
 
     training: TrainingPane = TrainingPane()
     transfer: TransferPane = TransferPane()
     evaluation: EvaluationPane = EvaluationPane()
+    queue: tuple[happened.JobQueued, ...] = ()
     results: ResultsPane = ResultsPane()
     hosts: dict[str, HostLine] = field(default_factory=dict)
     notices: tuple[happened.Noticed, ...] = ()
@@ -157,8 +164,11 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, transfer=_transfer(state.transfer, event))
         case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins):
             return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins))
+        case happened.JobQueued():
+            return replace(state, queue=(*state.queue, event))
         case _:
-            return replace(state, evaluation=_evaluation(state.evaluation, event, state.now))
+            queue = tuple(waiting for waiting in state.queue if waiting.job != event.job)
+            return replace(state, evaluation=_evaluation(state.evaluation, event), queue=queue)
 
 
 def _link(state: State, event: seen.HostAnswered | seen.WatchLost | seen.WatchRestored) -> State:
@@ -167,18 +177,20 @@ def _link(state: State, event: seen.HostAnswered | seen.WatchLost | seen.WatchRe
     match event:
         case seen.HostAnswered():
             line = replace(
-                line, link="live", milliseconds=event.milliseconds, answered_at=state.now, reason="", retry_in=None
+                line, link="live", milliseconds=event.milliseconds, answered_at=state.now, reason="", retry_at=None
             )
         case seen.WatchLost():
-            line = replace(line, link="lost", reason=event.reason, retry_in=event.retry_in)
+            again = state.now + event.retry_in if event.retry_in is not None else None
+            line = replace(line, link="lost", reason=event.reason, retry_at=again)
         case seen.WatchRestored():
-            line = replace(line, link="live", answered_at=state.now, reason="", retry_in=None)
+            line = replace(line, link="live", answered_at=state.now, reason="", retry_at=None)
     return replace(state, hosts={**state.hosts, name: line})
 
 
 def _training(pane: TrainingPane, event: seen.TrainingProgressed | seen.CheckpointsListed) -> TrainingPane:
     if isinstance(event, seen.CheckpointsListed):
-        return replace(pane, checkpoints=event.checkpoints, checkpoints_problem=event.problem)
+        listed = pane.listed or not event.problem
+        return replace(pane, checkpoints=event.checkpoints, listed=listed, checkpoints_problem=event.problem)
     return replace(pane, progress=event.progress, log=(*pane.log, *event.new_lines)[-LOG_LINES:])
 
 
@@ -204,7 +216,11 @@ def _transfer(
             )
 
 
-def _evaluation(pane: EvaluationPane, event: happened.Event, now: float) -> EvaluationPane:
+def _drafting(progress: ProgressRecord | None) -> ProgressRecord | None:
+    return progress if progress is not None and progress.phase == "drafting" else None
+
+
+def _evaluation(pane: EvaluationPane, event: happened.Event) -> EvaluationPane:
     match event:
         case happened.EvaluationAsked(job, preset, label):
             return EvaluationPane(job=job, state="planning", preset=preset, label=label)
@@ -221,16 +237,15 @@ def _evaluation(pane: EvaluationPane, event: happened.Event, now: float) -> Eval
                 PromptLine(id=prompt, present=prompt in event.prompts_present, total=event.blocks_per_prompt)
                 for prompt in event.prompts_asked
             )
-            return replace(pane, plan=event.lines, step=event.step, prompts=prompts)
+            return replace(pane, plan=event.lines, warnings=event.warnings, step=event.step, prompts=prompts)
         case happened.EvaluationStarted():
-            return replace(
-                pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host, started_at=now
-            )
+            return replace(pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host)
         case happened.EvaluationAdvanced():
             blocks = (*pane.blocks, *event.blocks)
             return replace(
                 pane,
                 progress=event.progress or pane.progress,
+                first_progress=pane.first_progress or _drafting(event.progress),
                 blocks=blocks,
                 prompts=_scored(pane.prompts, blocks) if event.blocks else pane.prompts,
                 log=(*pane.log, *event.log)[-LOG_LINES:],
@@ -239,7 +254,8 @@ def _evaluation(pane: EvaluationPane, event: happened.Event, now: float) -> Eval
             ended: JobState = "done" if error is None else state if state in ("stopped", "lost") else "failed"
             return replace(pane, state=ended, run_id=run_id, error=error, existing=existing)
         case happened.CaptureEnded():
-            return replace(pane, state="failed" if event.error else "done", error=event.error)
+            prompts = tuple(replace(line, present=line.present or line.id in event.captured) for line in pane.prompts)
+            return replace(pane, state="failed" if event.error else "done", prompts=prompts, error=event.error)
         case _:
             return pane
 

@@ -56,7 +56,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("pin", ("b",), "Pin", "Pin the shown result as a baseline, its records kept read-only", "Do", 5, "pin"),
     Action(
-        "common", ("m",), "Common", "Compare on what both measured: common prompts, common horizon; again: on everything",
+        "common", ("m",), "Common", "Compare on what both measured: common prompts, common horizon; again: on all",
         "Do", None, "common",
     ),
     Action("reconnect", ("R",), "Reconnect", "Try the lost connection again now", "Do", None, "reconnect"),
@@ -76,7 +76,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous-pane", ("shift+tab",), "Previous", "Focus the previous panel", "In a pane", palette=False),
     Action("back", ("escape",), "Back", "One step back: dialog, then zoom", "The app", palette=False),
     Action("theme", (), "Theme", "Use the next theme", "The app"),
-    Action("help", ("question_mark",), "Help", "The keys and the words used here", "The app", 9, palette=True),
+    Action("help", ("question_mark",), "Help", "The keys, the words used here, what was said lately", "The app", 9),
     Action("palette", ("ctrl+p",), "Palette", "Find any action by name", "The app", palette=False),
     Action(
         "quit", ("q", "ctrl+q"), "Quit", "Leave; asks only while a transfer or an evaluation runs", "The app", 10,

@@ -175,8 +175,10 @@ class DflashApp(App[None]):
         notices = self.newest.notices
         known = next((i for i in range(len(notices) - 1, -1, -1) if notices[i] is self._noticed), -1)
         for notice in notices[known + 1 :]:
+            if notice.sentence in self.overview.sentences():
+                continue  # it stands in a panel, which a toast would only hide
             severity = {"info": "information", "warn": "warning", "error": "error"}[notice.level]
-            timeout = {"info": 5, "warn": 10, "error": 20}[notice.level]
+            timeout = {"info": 4, "warn": 8, "error": 16}[notice.level]
             self.notify(clean(notice.sentence), severity=severity, timeout=timeout, markup=False)  # type: ignore[arg-type]
         self._noticed = notices[-1] if notices else None
 
@@ -274,10 +276,10 @@ class DflashApp(App[None]):
         self.notify(f'keep it with [interface] theme = "{name}" in config.toml', title=f"theme {name}", markup=False)
 
     def do_help(self) -> None:
-        """The keys and the words."""
+        """The keys, the words, and what was said lately."""
         from dflash_tui.tui.screens.help import Help
 
-        self.push_screen(Help())
+        self.push_screen(Help(self.newest.notices))
 
     def do_palette(self) -> None:
         """Find an action by name."""

@@ -82,6 +82,8 @@ def left(seconds: float | None) -> str:
 
 def took(seconds: float) -> str:
     """How long something took: tenths of a second while that says more than 0 s."""
+    if seconds < 0.1:
+        return "< 0.1 s"
     return f"{seconds:.1f} s" if seconds < 10 else left(seconds)
 
 

@@ -101,6 +101,19 @@ def cut(content: Line, width: int) -> Line:
     return Line(tuple(pieces))
 
 
+def tail(text: str, width: int) -> str:
+    """The end of a text that says most there, as paths do: at most `width` cells, … for the head that is missing."""
+    text = clean(text)
+    if cell_len(text) <= width:
+        return text
+    if width < 1:
+        return ""
+    kept = text[len(text) - width + 1 :]
+    while cell_len(kept) > width - 1:
+        kept = kept[1:]
+    return f"…{kept}"
+
+
 def fit(content: Line, width: int) -> Line:
     """Exactly `width` cells: cut or filled up with spaces."""
     content = cut(content, width)

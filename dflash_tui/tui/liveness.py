@@ -15,9 +15,9 @@ def status(state: State) -> Line:
     host = state.hosts.get(state.training.host)
     progress = state.training.progress
     if host is not None and host.link == "lost":
-        if host.retry_in is None:
-            return line(("✖ link lost", "bad"))
-        return line(("○ reconnecting", "warn"))
+        if host.retry_at is None:
+            return line(("✖ link lost" if host.answered_at is not None else "✖ no link", "bad"))
+        return line(("○ reconnecting" if host.answered_at is not None else "○ not reached", "warn"))
     if progress is None:
         return line(("○ connecting" if host is None or host.link == "connecting" else "○ waiting for the log", "muted"))
     if progress.phase == "finished" or progress.finished:

@@ -16,6 +16,7 @@ from dflash_tui.tui.lines import EMPTY, GLYPHS, WORDS, Line, Role, line
 LABELS = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8", "tau": "τ = top-1 + 1"}
 TREE = 64  # the budget that stands in the overview
 Figure = Callable[[Score], float | None]
+FIRST = ("BLOCK_SIZE_MISMATCH", "PARTIAL_PROMPT_COVERAGE", "SAME_STEP_OTHER_RUN", "BASELINE_MISSING", "INSIDE_NOISE")
 PREVIOUS = "Previous result:"  # how comparisons begin a sentence about the other side
 
 
@@ -121,8 +122,14 @@ def is_void(pane: ResultsPane, prompt: str = "") -> bool:
 
 
 def ranked(pane: ResultsPane) -> list[Finding]:
-    """The caveats, strongest first, in the order in which they were found otherwise."""
-    return sorted(pane.caveats, key=lambda finding: SEVERITIES.index(finding.severity))
+    """The caveats, strongest first; then those of the current result before those of the other side, and what says most
+    about a number before what says less, because a small screen shows only the first."""
+    return sorted(pane.caveats, key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[int, bool, int]:
+    place = FIRST.index(finding.code) if finding.code in FIRST else len(FIRST)
+    return SEVERITIES.index(finding.severity), finding.sentence.startswith(PREVIOUS), place
 
 
 def strongest(pane: ResultsPane) -> Severity | None:

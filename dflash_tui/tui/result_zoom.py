@@ -52,8 +52,8 @@ def draw_zoomed(pane: ResultsPane, view: View, head: Line) -> Drawing:
     places = [index for index, item in enumerate(items) if item.detail is not None]
     chosen = places[min(view.cursor, len(places) - 1)] if places else 0
     detail = items[chosen].detail or () if items else ()
-    below = [part for each in detail for part in wrapped(each, width, 2)]
-    room = min(max(DETAIL, view.height // 4), view.height * 2 // 5, len(below) + 1)
+    explained = [part for each in detail for part in wrapped(each, width, 2)]
+    room = min(max(DETAIL, view.height // 4), view.height * 2 // 5, len(explained) + 1)
     listed = view.height - room
     start = min(max(0, chosen - listed // 2), max(0, len(items) - listed))
     lines = [
@@ -62,8 +62,10 @@ def draw_zoomed(pane: ResultsPane, view: View, head: Line) -> Drawing:
     ]
     lines += [EMPTY] * (listed - len(lines))
     if room > 0:
-        lines += [rule(width, "detail"), *below[: room - 1]]
-    drawing = Drawing(tuple(lines), head, items=len(places), copies=items[chosen].copies if items else None)
+        lines += [rule(width, "detail"), *explained[: room - 1]]
+    hidden = len(items) - start - listed
+    note = line((f"{formats.plural(hidden, 'line')} below", "muted")) if hidden > 0 else EMPTY
+    drawing = Drawing(tuple(lines), head, note, len(places), items[chosen].copies if items else None)
     return limited(drawing, view)
 
 

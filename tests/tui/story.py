@@ -121,10 +121,12 @@ def evaluating(last: int = 12, job: str = "job 1") -> tuple[happened.Event, ...]
     run_id = "slammed5-step4000-full-20260521"
     done = (*blocks("fizzbuzz"), *blocks("binary_search"), *blocks("linked_list_reverse", last))
     lines = tuple(f"{b.prompt} block {i % 30 + 1}/30 anchor {b.anchor}" for i, b in enumerate(done))
+    first = ProgressRecord("2026-05-21T09:33:41Z", "drafting", 0, 90, "fizzbuzz", 0, 30)
     progress = ProgressRecord("2026-05-21T09:36:25Z", "drafting", len(done), 90, "linked_list_reverse", last, 30)
     return (
         happened.Ticked(NOW - 164),
         happened.EvaluationStarted(job, run_id, f"/root/eval/runs/{run_id}", "ct129"),
+        happened.EvaluationAdvanced(job, run_id, "running", first),
         happened.EvaluationAdvanced(job, run_id, "running", progress, done, lines),
         happened.Ticked(NOW),
     )

@@ -43,8 +43,7 @@ async def capture(console: Console) -> Captured:
     A capture that was left and still works is followed; none is started beside it. Raises TROUBLE; the job's pane tells
     it too. Cancelling detaches: the capture goes on.
     """
-    async with console.turn:
-        job = console.new_job()
+    async with console.waited_turn("capture") as job:
         console.emit(happened.EvaluationAsked(job, "capture", "missing hidden states"))
         try:
             done = await _capture(console, job)
@@ -69,7 +68,7 @@ async def _capture(console: Console, job: str) -> Captured:
     names = tuple(prompt.id for prompt in before.prompts)
     missing = tuple(prompt.id for prompt in before.prompts if not prompt.found)
     console.emit(
-        happened.PlanMade(job, None, (f"{len(missing)} of {len(names)} prompts to capture",), missing, missing)
+        happened.PlanMade(job, None, (f"{len(missing)} of {len(names)} prompts to capture",), missing)
     )
     if not missing:
         return Captured((), names, names)

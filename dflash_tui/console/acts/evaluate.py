@@ -76,10 +76,7 @@ async def evaluate(
     """
     if preset not in PRESETS:
         raise ConsoleError(f"preset: found {preset!r}, expected {' or '.join(PRESETS)}")
-    if console.turn.locked():
-        console.emit(happened.Noticed("info", "waits until the running job on the evaluation host has ended"))
-    async with console.turn:
-        job = console.new_job()
+    async with console.waited_turn(preset) as job:
         label = label or ("newest checkpoint" if step is None else f"step {step}")
         console.emit(happened.EvaluationAsked(job, preset, label))
         try:
@@ -199,8 +196,6 @@ async def _evaluate(
     now = datetime.fromtimestamp(console.clock(), UTC)
     plan = plan_evaluation(wish, subject.origin, found, host.name, harness_file().sha256, facts, now)
     console.emit(_told(job, plan))
-    for warning in plan.warnings:
-        console.emit(happened.Noticed("warn", warning))
     request = plan.manifest.request_id
     if not again and (known := console.store.find_request(request)):
         return _existing(console, job, known)
@@ -242,6 +237,7 @@ def _told(job: str, plan: Plan) -> happened.PlanMade:
         tuple(prompt.id for prompt in manifest.prompts),
         plan.prompts_present,
         manifest.blocks_per_prompt,
+        plan.warnings,
     )
 
 

@@ -1,7 +1,8 @@
-"""The keys, from the registry, and the words that the screen uses."""
+"""The keys, from the registry, the words that the screen uses, and what it said lately."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,13 +11,16 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from dflash_tui.console.events import Level, Noticed
 from dflash_tui.records.finding import SEVERITIES
 from dflash_tui.tui.actions import ACTIONS, GROUPS, shown_key
 from dflash_tui.tui.drawing import rule
-from dflash_tui.tui.lines import GLYPHS, WORDS, Line, line, wrapped
+from dflash_tui.tui.lines import GLYPHS, WORDS, Line, Role, line, wrapped
 from dflash_tui.tui.widgets.paint import painted_lines
 
 KEYS = 12
+WIDTH = 96
+FRAME = 5  # border, padding, scrollbar
 WORDS_USED = (
     ("block", "one anchor token and the B−1 slots that the drafter fills at once"),
     ("streak", "how many leading drafts of a block are the reference's token; no bonus token is counted"),
@@ -26,12 +30,14 @@ WORDS_USED = (
     ("Δ", "current − previous; withheld as n/c when the two can't be compared; ≈ when it is inside the noise"),
     ("3 of 10", "prompts that have hidden states, of those asked for"),
 )  # fmt: skip
+SAID = 8  # notices that stay readable after their toast
 MEANING = {
     "void": "the value itself can't be believed",
     "block": "both values are true, their difference means nothing",
     "warn": "comparable with care",
     "note": "worth knowing",
 }
+_MARKS: Mapping[Level, tuple[str, Role]] = {"info": ("● ", "note"), "warn": ("▲ ", "warn"), "error": ("✖ ", "bad")}
 
 
 class Help(ModalScreen[None]):
@@ -47,7 +53,7 @@ class Help(ModalScreen[None]):
         background: $role-raised;
         color: $role-foreground;
         padding: 0 1;
-        width: 96;
+        width: 96; /* WIDTH */
         max-width: 96%;
         height: auto;
         max-height: 96%;
@@ -63,18 +69,23 @@ class Help(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,q", "dismiss", "Close")]
 
+    def __init__(self, notices: Sequence[Noticed] = ()) -> None:
+        super().__init__()
+        self._notices = notices
+
     def compose(self) -> ComposeResult:
         """One scrolling text."""
+        width = max(40, min(WIDTH, self.app.size.width * 96 // 100) - FRAME)
         with VerticalScroll(id="dialog"):
-            yield Static(painted_lines(help_lines(max(40, min(92, self.app.size.width - 10)))))
+            yield Static(painted_lines(help_lines(width, self._notices)))
 
     async def action_dismiss(self, result: None = None) -> None:
         """Close."""
         self.dismiss(None)
 
 
-def help_lines(width: int) -> list[Line]:
-    """The whole help at that width."""
+def help_lines(width: int, notices: Sequence[Noticed] = ()) -> list[Line]:
+    """The whole help at that width, and at its end what was said lately, newest first."""
     lines: list[Line] = []
     for group in GROUPS:
         lines.append(rule(width, group))
@@ -90,4 +101,8 @@ def help_lines(width: int) -> list[Line]:
     lines += [line(), rule(width, "Words")]
     for word, meaning in WORDS_USED:
         lines += wrapped(line((f"{word:<{KEYS}} ", "strong"), meaning), width, KEYS + 1)
+    if notices:
+        lines += [line(), rule(width, "Said lately")]
+    for notice in reversed(notices[-SAID:]):
+        lines += wrapped(line(_MARKS[notice.level], notice.sentence), width, 2)
     return lines

@@ -83,6 +83,11 @@ class Overview(Screen[None]):
         hidden = {"follow": not has_log, "copy": not has_copy, "pin": self._state.results.current is None}
         return tuple(action for action in ACTIONS if not hidden.get(action.id, False))
 
+    def sentences(self) -> tuple[str, ...]:
+        """Errors that the visible panels show."""
+        errors = {"transfer": self._state.transfer.error, "evaluation": self._state.evaluation.error}
+        return tuple(error for name, error in errors.items() if error and self.panels[name].display)
+
     @property
     def focused_panel(self) -> Panel | None:
         """The panel that has the focus, or the zoomed one."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dflash_tui.console.state import ResultsPane, State
 from dflash_tui.tui import formats
 from dflash_tui.tui.drawing import Drawing, View, limited, rule, title
-from dflash_tui.tui.lines import GLYPHS, Line, Role, column, cut, line, wrapped
+from dflash_tui.tui.lines import GLYPHS, Line, Role, column, cut, fitting, line, wrapped
 from dflash_tui.tui.result_rows import (
     MetricRow,
     caveat_line,
@@ -22,7 +22,7 @@ from dflash_tui.tui.result_rows import (
 )
 from dflash_tui.tui.widgets.panel import Panel
 
-LABEL, VALUE, INTERVAL, DELTA, COUNT = 14, 8, 16, 10, 9
+LABEL, VALUE, INTERVAL, PREVIOUS, DELTA, COUNT = 14, 8, 16, 10, 10, 9
 
 
 class ResultsPanel(Panel):
@@ -52,9 +52,12 @@ def draw_results(state: State, view: View) -> Drawing:
     verdict = verdict_lines(pane.comparison)
     table = _with_verdict(table, verdict, width) if beside else table[: max(1, height)]
     used = list(table)
-    if pane.comparison is not None and not beside and len(used) < height:
-        used.append(cut(line(("verdict ", "muted"), verdict_line(pane.comparison)), width))
     note = line((footnote(pane), "muted"))
+    if pane.comparison is not None and not beside:
+        if len(used) < height:
+            used.append(cut(line(("verdict ", "muted"), verdict_line(pane.comparison)), width))
+        else:
+            note = fitting([verdict[0], note], width - 4, " · ")
     if beside and used[-1].width + note.width + 2 <= width:
         used[-1] += line("  ", note)
         note = line()
@@ -63,13 +66,13 @@ def draw_results(state: State, view: View) -> Drawing:
 
 
 def results_title(pane: ResultsPane) -> Line:
-    """5 Results · step 4000 · full · 90 blocks · against previous (7f3a0c12…)."""
+    """5 Results · step 4000 · full · 90 blocks · against previous 7f3a0c12…."""
     if pane.current is None:
         return title(5, "Results")
     against = None
     if pane.previous is not None:
         against = line(("against ", "muted"), (pane.previous.name, "strong"))
-        against += line((f" ({formats.short_hash(pane.previous.sha256)})", "muted")) if pane.previous.sha256 else line()
+        against += line((f" {formats.short_hash(pane.previous.sha256)}", "muted")) if pane.previous.sha256 else line()
     blocks = formats.plural(pane.current.pooled.blocks, "block") if pane.current.pooled.blocks else None
     return title(5, "Results", line((what(pane.current), "strong")), blocks, against)
 
@@ -85,7 +88,7 @@ def _head(pane: ResultsPane, width: int) -> Line:
     cells = line((f"  {'metric':<{LABEL}}{'current':>{VALUE}}", "muted"))
     if width >= 76:
         cells += line((f"{'95 %':>{INTERVAL}}", "muted"))
-    cells += line((f"{'previous':>{VALUE + 1}}{'Δ':>{DELTA}}  ", "muted"))
+    cells += line((f"{'previous':>{PREVIOUS}}{'Δ':>{DELTA}}  ", "muted"))
     if width >= 70:
         cells += column("prompts", COUNT, "muted")
     return cut(cells, width)
@@ -98,7 +101,7 @@ def _row(pane: ResultsPane, row: MetricRow, width: int) -> Line:
     cells = mark + column(row.label, LABEL) + column(row.current, VALUE, void, right=True)
     if width >= 76:
         cells += column(row.interval, INTERVAL, "muted", right=True)
-    cells += column(row.previous, VALUE + 1, "", right=True)
+    cells += column(row.previous, PREVIOUS, "", right=True)
     cells += delta_cell(row)
     if width >= 70 and pane.current is not None:
         cells += column(measured(pane.current), COUNT, "muted")

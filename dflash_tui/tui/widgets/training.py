@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from dflash_tui.console.state import State, TrainingPane
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.tui import formats
 from dflash_tui.tui.chart import rasterise
 from dflash_tui.tui.drawing import Drawing, View, limited, rule, title
-from dflash_tui.tui.lines import EMPTY, Line, bar, cut, fit, fitting, line, spread, whole_words, wrapped
+from dflash_tui.tui.lines import Line, Role, bar, cut, fitting, line, spread, tail, whole_words, wrapped
 from dflash_tui.tui.liveness import status
 from dflash_tui.tui.log_view import log_lines
 from dflash_tui.tui.widgets.panel import Panel
@@ -15,6 +17,7 @@ from dflash_tui.watch.progress import Progress, line_age
 
 TICK = 6
 SPARK = 24
+PROBLEM = 3  # rows that a sentence about the checkpoints may take
 
 
 class TrainingPanel(Panel):
@@ -38,7 +41,8 @@ def draw_training(state: State, view: View) -> Drawing:
     if progress is None:
         said = trouble or line(("waiting for ", "muted"), (pane.host or "the training host", "strong"))
         hint = line(("its log, checkpoints and speed appear here", "muted"))
-        return limited(Drawing((*wrapped(said, width), hint, *_saved(state, width)), head, copies=copies), view)
+        lines = (*wrapped(said, width, 2), hint, *(_saved(state, width) if pane.listed else ()))
+        return limited(Drawing(lines, head, copies=copies), view)
     top = [_step(progress, width), _rates(progress, width), _loss(progress, state, width, sparkline=view.height < 8)]
     bottom = _saved(state, width)
     warnings = wrapped(trouble, width, 2)[:2] if trouble else []
@@ -158,13 +162,12 @@ def _curve(pane: TrainingPane, progress: Progress, width: int, height: int) -> l
     return [*rows, _axis(drawn.marks, int(drawn.first), int(drawn.last), plot)]
 
 
-def _axis(marks: object, first: int, last: int, plot: int) -> Line:
+def _axis(marks: Mapping[int, str], first: int, last: int, plot: int) -> Line:
     """The step axis: its ends, and ◆ with the step where a checkpoint was saved, as far as labels don't collide."""
-    cells: list[tuple[str, str]] = [("─", "faint")] * plot
-    labels = dict(marks) if isinstance(marks, dict) else {}
+    cells: list[tuple[str, Role]] = [("─", "faint")] * plot
     taken: list[tuple[int, int]] = []
 
-    def put(start: int, text: str, role: str) -> bool:
+    def put(start: int, text: str, role: Role) -> bool:
         end = start + len(text)
         if start < 0 or end > plot or any(start < b + 1 and a < end + 1 for a, b in taken):
             return False
@@ -172,23 +175,21 @@ def _axis(marks: object, first: int, last: int, plot: int) -> Line:
         taken.append((start, end))
         return True
 
-    for place, label in sorted(labels.items(), reverse=True):
-        put(place, f"◆{label}", "mark") or put(place - len(label), f"{label}◆", "mark") or put(place, "◆", "mark")
+    for place, label in sorted(marks.items(), reverse=True):
+        put(place, f"◆{label}", "mark") or put(place, "◆", "mark")
     put(plot - len(str(last)), str(last), "muted")
     put(0, str(first), "muted")
-    pieces = [line((letter, role)) for letter, role in cells]  # type: ignore[arg-type]
-    joined = EMPTY
-    for piece in pieces:
-        joined += piece
-    return line(("step".rjust(TICK), "muted"), ("└", "faint")) + joined
+    return line(("step".rjust(TICK), "muted"), ("└", "faint"), *cells)
 
 
 def _saved(state: State, width: int) -> list[Line]:
     pane = state.training
     newest, saving = pane.newest, pane.saving
     if pane.checkpoints_problem:
-        parts = [line(("▲ ", "warn"), pane.checkpoints_problem)]
-    elif newest is None:
+        return wrapped(line(("▲ ", "warn"), pane.checkpoints_problem), width, 2)[:PROBLEM]
+    if newest is None and not pane.listed:
+        return [line(("looking for checkpoints", "muted"))]
+    if newest is None:
         parts = [line(("no complete checkpoint yet", "muted"))]
     else:
         name = str(newest.step) if newest.step is not None else newest.path.rsplit("/", 1)[-1]
@@ -214,15 +215,16 @@ def _checkpoint(item: SavedCheckpoint, now: float, width: int) -> Line:
     )
     left += line((f"{formats.age(now - item.mtime):>6} ago  ", "muted")) + state
     if item.reason:
-        left += line((f": {item.reason}", "muted"))
-    return fit(left + line((f"  {item.path}", "muted")), width)
+        return cut(left + line((f": {item.reason}", "muted")), width)
+    return left + line("  ", (tail(item.path, width - left.width - 2), "muted"))
 
 
 def _trouble(state: State) -> Line | None:
     """The sentence that belongs to a status which is not plain live."""
     host = state.hosts.get(state.training.host)
     if host is not None and host.link == "lost":
-        pause = f", next try after {formats.left(host.retry_in)}" if host.retry_in is not None else ""
+        until = None if host.retry_at is None else max(0.0, host.retry_at - state.now)
+        pause = f", next try in {formats.left(until)}" if until is not None else ""
         reason = f": {host.reason}" if host.reason else ""
         return status(state) + line(reason, (f"{pause} (", "muted"), ("R", "key"), (" tries now)", "muted"))
     progress = state.training.progress

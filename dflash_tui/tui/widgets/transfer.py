@@ -7,7 +7,7 @@ from itertools import pairwise
 from dflash_tui.console.state import State, TransferPane
 from dflash_tui.tui import formats
 from dflash_tui.tui.drawing import Drawing, View, limited, rule, title
-from dflash_tui.tui.lines import Line, bar, column, cut, fitting, line, spread, wrapped
+from dflash_tui.tui.lines import Line, bar, column, cut, fitting, line, spread, tail, wrapped
 from dflash_tui.tui.widgets.panel import Panel
 
 HOP = 22
@@ -36,7 +36,7 @@ def draw_transfer(state: State, view: View) -> Drawing:
     if pane.already_there:
         lines = [
             _what(pane, width),
-            line(("✓ ", "ok"), "already there, with the same bytes: nothing had to move"),
+            line(("✓ ", "ok"), "already there with the same bytes: nothing moved"),
             *_where(pane, width),
         ]
         return limited(Drawing(tuple(lines), head, copies=copies), view)
@@ -45,8 +45,9 @@ def draw_transfer(state: State, view: View) -> Drawing:
         lines = [*_about(pane, width), rule(width, "hops"), *hops, _verify(pane, width), rule(width, "destination")]
         lines += _where(pane, width) or [line(("the final name appears when size and hash agree", "muted"))]
         return limited(Drawing(tuple(lines), head, copies=copies), view)
-    if view.height < 4:
-        return limited(Drawing((_what(pane, width), *hops[-1:]), head, copies=copies), view)
+    if view.height < 2 + len(hops):
+        hops = hops[1 - view.height :]
+        return limited(Drawing((_what(pane, width), *hops), head, copies=copies), view)
     return limited(Drawing((_what(pane, width), *hops, _verify(pane, width)), head, copies=copies), view)
 
 
@@ -76,7 +77,7 @@ def _what(pane: TransferPane, width: int) -> Line:
     parts = [line((_name(pane), "strong"))]
     if pane.state == "done":
         parts.append(line(formats.byte_size(total)))
-        if pane.seconds > 0:
+        if pane.seconds > 0 and not pane.already_there:
             took = line((f"{formats.took(pane.seconds)} · {formats.speed(total / pane.seconds)}", "muted"))
             return spread(fitting(parts, width - took.width - 2, " · "), took, width)
     else:
@@ -128,7 +129,7 @@ def _verify(pane: TransferPane, width: int) -> Line:
 def _about(pane: TransferPane, width: int) -> list[Line]:
     lines = [_what(pane, width), line(("route  ", "muted"), " ▸ ".join(pane.route))]
     if pane.progress is not None and pane.progress.file:
-        lines.append(cut(line(("file   ", "muted"), pane.progress.file), width))
+        lines.append(line(("file   ", "muted"), tail(pane.progress.file, width - 7)))
     lines.append(line(("bytes  ", "muted"), f"{_total(pane):,}"))
     return lines
 
@@ -137,7 +138,8 @@ def _where(pane: TransferPane, width: int) -> list[Line]:
     lines: list[Line] = []
     if pane.path:
         host = pane.route[-1] if pane.route else ""
-        lines.append(cut(line(("at ", "muted"), f"{host}:{pane.path}" if host else pane.path), width))
+        at = line(("at     ", "muted"))
+        lines.append(at + line(tail(f"{host}:{pane.path}" if host else pane.path, width - at.width)))
     if pane.sha256:
         lines.append(cut(line(("sha256 ", "muted"), pane.sha256), width))
     return lines
