@@ -51,8 +51,9 @@ def _failed(error: Exception) -> int:
 
     if not isinstance(error, TROUBLE):
         raise error
-    named = isinstance(error, OSError) and error.filename is not None and error.strerror is not None
-    sentence = f"{error.filename}: {error.strerror}" if named else str(error)
+    sentence = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        sentence = f"{error.filename}: {error.strerror}"
     narrate(f"dflash-tui: {sentence}".replace("\n", " "))
     return USAGE if isinstance(error, ConfigError) else FAILED
 

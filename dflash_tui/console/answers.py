@@ -165,7 +165,7 @@ class ImportAnswer:
 @dataclass(frozen=True)
 class Compared:
     """``compare``: `delta` {top1, top4, top8}, null where withheld; `verdict`, `why`; every open caveat of the pair and
-    of the current result."""
+    of the current result. `blocks`: how many the deltas are between (current, previous), null when withheld."""
 
     current: Entry
     previous: Entry
@@ -175,6 +175,7 @@ class Compared:
     caveats: tuple[Finding, ...]
     rows: tuple[MetricComparison, ...]
     pairing: str
+    blocks: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

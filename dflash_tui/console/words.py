@@ -156,8 +156,15 @@ def _compared(answer: answers.Compared) -> Iterable[str]:
     for row in answer.rows:
         cells = "  ".join("      —" if value is None else f"{value:7.3f}" for value in (row.current, row.previous))
         yield f"  {NAMES.get(row.metric, row.metric):15} {cells}  {_delta(row.delta)}"
+    yield from _between(answer.blocks, answer.current.blocks, answer.previous.blocks)
     yield f"verdict: {answer.verdict}" + (f" ({'; '.join(answer.why)})" if answer.why else "")
     yield from _findings(answer.caveats)
+
+
+def _between(blocks: tuple[int, int] | None, *shown: int) -> Iterable[str]:
+    """What a delta is between, where that is not the values beside it."""
+    if blocks is not None and blocks != shown:
+        yield f"  Δ at {blocks[0]} against {blocks[1]} blocks; the values are of {shown[0]} and {shown[1]}"
 
 
 def _runs(answer: answers.Runs) -> Iterable[str]:

@@ -82,3 +82,18 @@ def test_a_state_folder_that_can_t_be_written_is_a_sentence(tmp_path: Path, caps
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == f"dflash-tui: {tmp_path}/file/baselines/previous: Not a directory\n"
+
+
+def test_a_delta_that_is_not_between_the_values_beside_it_says_so(tmp_path: Path) -> None:
+    store = stored(tmp_path, "full", "other")
+    write_run(
+        tmp_path / "runs" / "quick",
+        manifest("quick", asked=TEN[:3], preset="quick", blocks_per_prompt=15),
+        [block for block in drafted(TEN[:3]) if block.anchor in {b.anchor for b in drafted(TEN[:3])[::2]}],
+    )
+    unequal = kept.compare(store, argparse.Namespace(current="full", previous="quick", common=False))
+    assert unequal.blocks == (45, 45)
+    assert "Δ at 45 against 45 blocks; the values are of 90 and 45" in as_text(unequal)
+    assert "Δ at" not in as_text(
+        kept.compare(store, argparse.Namespace(current="full", previous="other", common=False))
+    )

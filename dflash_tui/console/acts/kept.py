@@ -90,6 +90,7 @@ def compare(store: Store, arguments: argparse.Namespace) -> Compared:
         caveats=found.caveats,
         rows=found.rows,
         pairing=found.pairing,
+        blocks=found.blocks,
     )
 
 
