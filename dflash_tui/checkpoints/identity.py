@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +22,7 @@ from dflash_tui.checkpoints.family import (
 )
 from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.keys import Part, canonical_tensors
-from dflash_tui.checkpoints.structure import Structure
+from dflash_tui.checkpoints.structure import DirectoryLine, Structure
 
 Stored = Literal["target", "equal", "own"]
 
@@ -84,20 +85,20 @@ def part_sha256(files: Files, part: Part) -> str:
     return digest.hexdigest()
 
 
-def quick_id(structure: Structure) -> str | None:
-    """A hash of the file's own directory, without reading data; None when the writer kept no CRC-32s.
+def quick_id(directory: Sequence[DirectoryLine]) -> str | None:
+    """A hash of the files' own directory, without reading data; None when the writer kept no CRC-32s.
 
     "zip-…" covers the content through its CRCs; "header-…" (safetensors, which keeps none) tells layouts apart and
     not contents, so it may only confirm that something changed, never that nothing did.
     """
-    if not structure.directory:
+    if not directory:
         return None
-    if any(crc == 0 and size > 0 for _, _, size, crc in structure.directory):
+    if any(crc == 0 and size > 0 for _, _, size, crc in directory):
         return None
     digest = hashlib.sha256()
-    for _, record, size, crc in structure.directory:
+    for _, record, size, crc in directory:
         digest.update(f"{record}\t{size}\t{'' if crc is None else f'{crc:08x}'}\n".encode())
-    kind = "header" if all(crc is None for _, _, _, crc in structure.directory) else "zip"
+    kind = "header" if all(crc is None for _, _, _, crc in directory) else "zip"
     return f"{kind}-{digest.hexdigest()}"
 
 

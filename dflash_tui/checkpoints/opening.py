@@ -16,8 +16,9 @@ from dflash_tui.checkpoints.errors import (
 )
 from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.safetensors import read_safetensors
-from dflash_tui.checkpoints.structure import Structure, TensorInfo
-from dflash_tui.checkpoints.torchzip import NAMESPACES, read_torch_zip, read_words
+from dflash_tui.checkpoints.structure import DirectoryLine, Structure, TensorInfo
+from dflash_tui.checkpoints.torchzip import NAMESPACES, directory_lines, read_torch_zip, read_words
+from dflash_tui.checkpoints.zipdir import read_directory
 
 TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHT_SUFFIXES = (".safetensors", *TORCH_SUFFIXES)
@@ -71,6 +72,22 @@ def read_structure(files: Files) -> Structure:
             f"{main}: holds no model tensors (looked under {', '.join(NAMESPACES)} and at its top level)"
         )
     return structure if structure.args is not None and structure.step is not None else _beside(files, names, structure)
+
+
+def read_directories(files: Files) -> tuple[DirectoryLine, ...]:
+    """`Structure.directory` alone, from the ends of the weights' files: far fewer reads than their structure takes.
+
+    Raises CheckpointError.
+    """
+    main = weight_file(files.names())
+    names = shard_names(files, main) if main.endswith(".index.json") else [main]
+    return tuple(line for name in names for line in _directory(files, name))
+
+
+def _directory(files: Files, name: str) -> tuple[DirectoryLine, ...]:
+    if name.lower().endswith(".safetensors"):
+        return read_safetensors(files, name).directory
+    return directory_lines(read_directory(files, name))
 
 
 def read_configs(files: Files) -> list[tuple[str, dict[str, Any]]]:

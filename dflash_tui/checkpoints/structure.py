@@ -60,14 +60,17 @@ class Extent:
     nbytes: int
 
 
+DirectoryLine = tuple[str, str, int, int | None]
+"""(file, record, size in bytes, CRC-32; None where the format keeps no CRC)."""
+
+
 @dataclass(frozen=True)
 class Structure:
     """A checkpoint without its data.
 
     `container` names the format; `namespace` is the top-level key that held the weights ("" when flat); `tensors` are
     the model's by their raw names, never the optimizer's. `args` is plain data of the trainer's own arguments, `step`
-    its step counter; `sources` says where each of the two was read. `directory` lists what a quick identity hashes:
-    (file, record, size, CRC-32; None where the format keeps no CRC).
+    its step counter; `sources` says where each of the two was read. `directory` lists what a quick identity hashes.
     """
 
     container: str
@@ -77,7 +80,7 @@ class Structure:
     args: dict[str, Any] | None = None
     step: int | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
-    directory: tuple[tuple[str, str, int, int | None], ...] = ()
+    directory: tuple[DirectoryLine, ...] = ()
 
 
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
 from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.pickles import MAX_BYTES, Opaque, Storage, Tensor, plain, read_pickle
-from dflash_tui.checkpoints.structure import ITEMSIZE, Structure, TensorInfo, check_view
+from dflash_tui.checkpoints.structure import ITEMSIZE, DirectoryLine, Structure, TensorInfo, check_view
 from dflash_tui.checkpoints.zipdir import ZipDirectory, data_offsets, read_directory
 
 NAMESPACES = ("draft_state_dict", "draft_model", "model", "state_dict", "model_state_dict", "module")
@@ -57,9 +57,14 @@ def read_torch_zip(files: Files, file: str) -> Structure:
         tensors=_places(files, directory, prefix, found),
         files=(file,),
         namespace=namespace,
-        directory=tuple((file, record.name, record.size, record.crc) for record in directory.records.values()),
+        directory=directory_lines(directory),
         **_words(root, file),
     )
+
+
+def directory_lines(directory: ZipDirectory) -> tuple[DirectoryLine, ...]:
+    """What the zip's own directory says of its records."""
+    return tuple((directory.file, record.name, record.size, record.crc) for record in directory.records.values())
 
 
 def read_words(files: Files, file: str) -> dict[str, Any]:

@@ -249,7 +249,7 @@ def _checkpoint(
         step=structure.step,
         args=structure.args,
         sources=dict(structure.sources),
-        quick_id=quick_id(structure),
+        quick_id=quick_id(structure.directory),
         weights_id=identity,
         audit=found,
         settings=settings,

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from typing import TypeVar
 
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
+from dflash_tui.checkpoints.zipdir import TAIL
 from dflash_tui.hosts.base import FileMissing, Host, HostUnreachable, ReadShort
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ class RemoteFiles:
         self._folder = folder.rstrip("/")
         self._sizes = dict(sizes)
         self._loop = asyncio.get_running_loop()
+        self._read_before: dict[tuple[str, int, int], bytes] = {}
 
     def names(self) -> list[str]:
         """Relative names, sorted."""
@@ -37,8 +39,15 @@ class RemoteFiles:
             raise CheckpointError(f"{self._path(name)}: is not among the files that were listed") from None
 
     def read(self, name: str, offset: int, length: int) -> bytes:
-        """Exactly these bytes. Raises CheckpointIncomplete where the file is shorter or gone, else HostError."""
-        return self._await(self._read(name, offset, length))
+        """Exactly these bytes; the ends of a file, which several questions are asked of, cross once. Raises
+        CheckpointIncomplete where the file is shorter or gone, else HostError."""
+        place = (name, offset, length)
+        if place in self._read_before:
+            return self._read_before[place]
+        data = self._await(self._read(name, offset, length))
+        if length <= TAIL:
+            self._read_before[place] = data
+        return data
 
     def read_many(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """The bytes of each (offset, length), several reads at a time."""

@@ -12,7 +12,7 @@ from dflash_tui.checkpoints.complete import completeness
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
-from dflash_tui.checkpoints.opening import is_weights_name, read_structure
+from dflash_tui.checkpoints.opening import is_weights_name, read_directories
 from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostKeyUnknown, HostUnreachable, Stat
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.watch.clock import Clock, HostClock, read_clock
@@ -145,9 +145,9 @@ class CheckpointLister:
             return replace(checkpoint, reason=str(error))
 
     async def _identified(self, checkpoint: SavedCheckpoint, remote: RemoteFiles) -> SavedCheckpoint:
-        """The whole checkpoint with its quick_id; one whose tensors can't be told is whole all the same."""
+        """The whole checkpoint with its quick_id; one whose directory can't be told is whole all the same."""
         try:
-            identity = await asyncio.to_thread(lambda: quick_id(read_structure(remote)))
+            identity = await asyncio.to_thread(lambda: quick_id(read_directories(remote)))
         except CheckpointError as error:
             return replace(checkpoint, completeness="complete", reason=str(error))
         return replace(checkpoint, completeness="complete", quick_id=identity)

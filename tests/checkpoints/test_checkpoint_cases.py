@@ -10,7 +10,7 @@ from dflash_tui.checkpoints.errors import CheckpointUnsupported, SettingsMissing
 from dflash_tui.checkpoints.family import KNOWN_EXTRAS, declared_family, is_rotary_buffer
 from dflash_tui.checkpoints.identity import weights_id
 from dflash_tui.checkpoints.keys import canonical_tensors
-from dflash_tui.checkpoints.opening import read_configs, read_structure
+from dflash_tui.checkpoints.opening import read_configs, read_directories, read_structure
 from dflash_tui.checkpoints.settings import resolve_settings
 from tests.checkpoints.found import (
     Case,
@@ -45,6 +45,11 @@ def test_listing_finds_the_step(case: Case) -> None:
 @named(READABLE)
 def test_is_complete(case: Case) -> None:
     assert completeness(case.files, case.candidate.files) == ("complete", "")
+
+
+@named(READABLE)
+def test_directories_are_told_without_the_structure(case: Case) -> None:
+    assert read_directories(case.files) == read_structure(case.files).directory != ()
 
 
 @named(READABLE)

@@ -187,14 +187,14 @@ def test_a_compressed_zip_is_refused(tmp_path: Path) -> None:
 
 
 def test_quick_id_covers_content_and_is_unknown_without_checksums(tmp_path: Path) -> None:
-    one = quick_id(saved(tmp_path, {"weight": torch.zeros(4)})[0])
-    other = quick_id(saved(tmp_path, {"weight": torch.ones(4)})[0])
+    one = quick_id(saved(tmp_path, {"weight": torch.zeros(4)})[0].directory)
+    other = quick_id(saved(tmp_path, {"weight": torch.ones(4)})[0].directory)
     assert one is not None
     assert one.startswith("zip-")
     assert one != other
     torch.serialization.set_crc32_options(False)
     try:
-        assert quick_id(saved(tmp_path, {"weight": torch.ones(4)})[0]) is None
+        assert quick_id(saved(tmp_path, {"weight": torch.ones(4)})[0].directory) is None
     finally:
         torch.serialization.set_crc32_options(True)
 

@@ -141,9 +141,9 @@ def test_fused_projections_count_as_their_parts(folder: Path) -> None:
 
 def test_quick_id_follows_the_header(folder: Path) -> None:
     identity(folder, drafter())
-    one = quick_id(read_structure(LocalFiles(folder)))
+    one = quick_id(read_structure(LocalFiles(folder)).directory)
     identity(folder, drafter(layers=2))
-    other = quick_id(read_structure(LocalFiles(folder)))
+    other = quick_id(read_structure(LocalFiles(folder)).directory)
     assert one is not None
     assert other is not None
     assert one.startswith("header-")

@@ -71,7 +71,7 @@ def test_a_host_where_everything_is_in_order(tiny: World, drafter_folder: Path) 
     assert replace(settings, sources={}) == replace(tiny.case.settings, sources={})
     assert settings.sources["block_size"] == f"{drafter_folder / 'config.json'}: block_size"
     assert from_data(Audit, checkpoint["audit"], "audit").embedding == "target"
-    assert checkpoint["quick_id"] == quick_id(read_structure(local_files(drafter_folder)))
+    assert checkpoint["quick_id"] == quick_id(read_structure(local_files(drafter_folder)).directory)
     assert len(checkpoint["weights_id"]) == 64
     assert [(p["id"], p["features"]) for p in answer["prompts"]] == [
         ("p0", "p0.safetensors"), ("p1", "p1.safetensors"), ("p2", "p2.safetensors"), ("p3", None)

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from dflash_tui.checkpoints.files import LocalFiles
+from dflash_tui.checkpoints.identity import quick_id
+from dflash_tui.checkpoints.opening import read_structure
 from dflash_tui.hosts.base import FileMissing
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.watch.clock import HostClock
@@ -78,6 +81,24 @@ async def test_an_unchanged_checkpoint_is_never_read_twice(tmp_path: Path) -> No
     save(tmp_path, 8)
     assert [item.step for item in await lister.look(CLOCK)] == list(range(1, 9))
     assert lister.reads == 8
+
+
+class Counting(LocalHost):
+    """A host that counts what is read of its files."""
+
+    reads = 0
+
+    async def read(self, path: str, offset: int, length: int) -> bytes:
+        self.reads += 1
+        return await super().read(path, offset, length)
+
+
+async def test_a_checkpoint_is_told_from_its_two_ends(tmp_path: Path) -> None:
+    save(tmp_path, 4000)
+    host = Counting()
+    (found,) = await list_checkpoints(host, str(tmp_path))
+    assert (found.completeness, host.reads) == ("complete", 2)
+    assert found.quick_id == quick_id(read_structure(LocalFiles(tmp_path / "step_4000")).directory)
 
 
 async def test_a_newest_checkpoint_overwritten_in_place_is_read_again(tmp_path: Path) -> None:
