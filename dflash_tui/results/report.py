@@ -53,10 +53,11 @@ def _what(evaluation: Evaluation) -> str:
 
 
 def _equal_blocks(current: Evaluation, others: Sequence[Evaluation], previous: Evaluation | None) -> Evaluation:
-    """The result of the checkpoint that has as many blocks as `previous`; `current` where none has."""
+    """The result of the checkpoint that has as many blocks as `previous`, of one size; `current` where none has."""
     if previous is None or current.blocks:  # with blocks at hand, equal parts are taken by `compare`
         return current
-    same = [current, *(other for other in others if evidence.same_checkpoint(current, other))]
+    size = evidence.block_size(current)
+    same = [e for e in (current, *others) if evidence.same_checkpoint(current, e) and evidence.block_size(e) == size]
     return next((result for result in same if result.pooled.blocks == previous.pooled.blocks), current)
 
 
@@ -119,16 +120,21 @@ def _measured(evaluation: Evaluation) -> str:
 
 
 def _values(current: Evaluation, others: Sequence[Evaluation], previous: Evaluation | None) -> list[str]:
-    columns = [("current", e) for e in sorted((current, *others), key=lambda e: e.pooled.blocks)]
-    columns += [("previous", previous)] if previous is not None else []
-    header = ["", *(f"{side} ({_size(evaluation, preset=side == 'current')})" for side, evaluation in columns)]
-    scores = [evaluation.pooled for _, evaluation in columns]
+    shown = sorted((current, *others), key=lambda evaluation: evaluation.pooled.blocks)
+    header, sizes = ["", *_columns(current, shown, previous)], _block_sizes(current, *others, previous)
+    scores = [evaluation.pooled for evaluation in (*shown, previous) if evaluation is not None]
     rows = [[label, *(_figure(score.streak.get(metric)) for score in scores)] for metric, label in LABELS.items()]
     rows.append(["τ = streak + 1", *(_taus(score) for score in scores)])
     trees = [score.ddtree.get(TREE_BUDGET) for score in scores]
     if any(tree is not None for tree in trees):
         rows.append([f"DDTree b={TREE_BUDGET}", *map(_figure, trees)])
     lines = ["## Result", "", *table(header, rows), ""]
+    if len(sizes) > 1:
+        lines += [
+            f"Columns of different block sizes ({', '.join(map(str, sizes))}) are not comparable: a longer block has "
+            "more to win. No Δ is taken across them.",
+            "",
+        ]
     lines += _intervals(current)
     lines.append(
         "A streak is the mean number of leading drafts that are right, without the bonus token. DDTree top-4 and top-8 "
@@ -137,6 +143,35 @@ def _values(current: Evaluation, others: Sequence[Evaluation], previous: Evaluat
         + ("." if any(tree is not None for tree in trees) else "; it needs ranks, which these results don't keep.")
     )
     return lines
+
+
+def _columns(current: Evaluation, shown: Sequence[Evaluation], previous: Evaluation | None) -> list[str]:
+    """The columns' names: which side, preset and blocks; the block size where sizes differ, the result's own name where
+    two would be called the same."""
+    sized = len(_block_sizes(*shown, previous)) > 1
+
+    def column(evaluation: Evaluation, side: str, *more: str, preset: bool = True) -> str:
+        size = evidence.block_size(evaluation)
+        words = [_size(evaluation, preset=preset)]
+        words += [f"block size {size if size is not None else 'unrecorded'}"] if sized else []
+        return f"{side} ({', '.join((*words, *more))})"
+
+    own = [evaluation is current or evidence.same_checkpoint(current, evaluation) for evaluation in shown]
+    called = [
+        column(evaluation, "current" if mine else plain(evaluation.name))
+        for evaluation, mine in zip(shown, own, strict=True)
+    ]
+    names = [
+        column(evaluation, "current", plain(evaluation.name)) if mine and called.count(name) > 1 else name
+        for evaluation, mine, name in zip(shown, own, called, strict=True)
+    ]
+    return names + ([column(previous, "previous", preset=False)] if previous is not None else [])
+
+
+def _block_sizes(*evaluations: Evaluation | None) -> tuple[int, ...]:
+    """The different block sizes that are recorded, smallest first."""
+    sizes = {evidence.block_size(evaluation) for evaluation in evaluations if evaluation is not None}
+    return tuple(sorted(size for size in sizes if size is not None))
 
 
 def _size(evaluation: Evaluation, *, preset: bool = True) -> str:

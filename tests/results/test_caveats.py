@@ -388,3 +388,17 @@ def test_one_source_that_says_another_trained_block_size_is_enough() -> None:
     assert found.values == (16, 32)
     assert "train_args.json" in {source.path for source in found.evidence}
     assert "config.json" not in {source.path for source in found.evidence}
+
+
+@pytest.mark.parametrize(
+    ("step", "at", "said"),
+    [
+        (4020, "2026-05-21T09:00:20Z", "20 steps behind"),
+        (4001, "2026-05-21T09:00:40Z", "1 step and 1 minute behind"),
+        (4020, "2026-05-21T09:02:00Z", "20 steps and 2 minutes behind"),
+    ],
+)
+def test_a_lag_of_no_minute_is_told_in_steps_alone(step: int, at: str, said: str) -> None:
+    facts = {"train_live": {"step": step, "at": at}, "checkpoint_file": {"mtime": "2026-05-21T09:00:00Z"}}
+    (found,) = [item for item in caveats_of(with_facts(**facts)) if item.code == "STEP_BEHIND_LIVE"]
+    assert f"at plan time: {said}." in found.sentence

@@ -112,3 +112,36 @@ def test_a_code_span_is_one_line_and_can_not_be_left(text: str) -> None:
     inner = span[len(fence) : -len(fence)]
     assert fence not in [run for run in inner.split() if set(run) == {"`"}]
     assert visible(text) in inner
+
+
+def columns(text: str) -> list[str]:
+    (header,) = [line for line in text.splitlines() if line.startswith("|  | ")]
+    return header.strip("| ").split(" | ")
+
+
+def test_columns_of_other_block_sizes_are_told_apart_and_not_set_against_each_other() -> None:
+    wide = replace(result("wide"), block_size=32, horizon=31)
+    text = report(result(), others=[wide], previous=OTHER)
+    assert columns(text) == [
+        "current (full, 300 blocks, block size 16)",
+        "current (full, 300 blocks, block size 32)",
+        "previous (300 blocks, block size 16)",
+    ]
+    assert "different block sizes (16, 32) are not comparable" in text
+    assert "not comparable" not in report(result(), previous=OTHER)
+
+
+def test_columns_of_one_size_are_told_apart_by_their_names() -> None:
+    assert columns(report(result(), others=[result("again", seed=3)])) == [
+        "current (full, 300 blocks, current)",
+        "current (full, 300 blocks, again)",
+    ]
+    assert columns(report(result(), others=[OTHER])) == ["current (full, 300 blocks)", "previous (full, 300 blocks)"]
+
+
+def test_a_result_of_another_block_size_does_not_stand_for_the_current_one() -> None:
+    score = Score(45, {"top1": 1.0, "top4": 2.0, "top8": 3.0}, 2.0)
+    shorter = bare("shorter", block_size=8, horizon=7, pooled=score)
+    text = report(bare("now"), others=[shorter], previous=bare(pooled=score))
+    assert "at 300 against 45 blocks" in text
+    assert "Δ n/c" not in text

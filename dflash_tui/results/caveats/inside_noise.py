@@ -10,8 +10,8 @@ from dflash_tui.results.paired import pair
 
 
 def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
-    """Values: the metrics whose paired 95 % interval covers 0. Nothing under 2 paired prompts (no interval), and nothing
-    of a result beside itself: no noise is in that."""
+    """Values: the metrics whose paired 95 % interval covers 0. Nothing under 2 paired prompts, which have no interval,
+    and nothing of a result beside itself, which has no noise."""
     if evidence.same_result(current, previous):
         return ()
     pairing = pair(current, previous)

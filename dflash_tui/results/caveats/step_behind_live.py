@@ -17,17 +17,20 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         return ()
     newest = evidence.whole(evidence.value(evaluation, "train.newest_saved"))
     saved = f"; the newest saved step was {newest}" if newest is not None and newest != step else ""
-    lag = f"{live - step} steps{_minutes(evaluation, recorded)} behind"
+    behind = f"{live - step} step{'s' if live - step > 1 else ''}"
+    lag = f"{behind}{_minutes(evaluation, recorded)} behind"
     sentence = f"Evaluated step {step}, live step {live} at plan time: {lag}{saved}."
     sources = (evidence.source(evaluation, "checkpoint.step", "step"), evidence.source(evaluation, "train.live"))
     return (Finding("STEP_BEHIND_LIVE", "note", sentence, (step, live, live - step), sources),)
 
 
 def _minutes(evaluation: Evaluation, live: dict[str, Any]) -> str:
-    """Time between the checkpoint's write and the live line, where both are known with their zones."""
+    """Time between the checkpoint's write and the live line, where both are known with their zones and it is time that
+    counts: half a minute at least."""
     file = evidence.value(evaluation, "checkpoint.file")
     saved = evidence.moment(file.get("mtime")) if isinstance(file, dict) else None
     line = evidence.moment(live.get("at"))
     if saved is None or line is None or line < saved:
         return ""
-    return f" and {(line - saved).total_seconds() / 60:.0f} minutes"
+    minutes = round((line - saved).total_seconds() / 60)
+    return f" and {minutes} minute{'s' if minutes > 1 else ''}" if minutes else ""
