@@ -72,12 +72,13 @@ class Store:
         )
 
     def find_request(self, request_id: str) -> str | None:
-        """The newest finished run that answers a request; None when there is none."""
+        """The newest finished run that answers a request; None when there is none. One whose records are damaged here
+        answers nothing."""
         return next(
             (
                 run.run_id
                 for run in self.runs()
-                if run.finished and run.manifest and run.manifest.request_id == request_id
+                if run.finished and run.manifest and run.manifest.request_id == request_id and _readable(run)
             ),
             None,
         )
@@ -123,6 +124,14 @@ class Store:
         raise UnknownReference(
             f"{reference!r} is no run, pin or file; runs: {_listed(ids)}; pins: {_listed(list(pins))}"
         )
+
+
+def _readable(run: StoredRun) -> bool:
+    try:
+        from_run(run.folder)
+    except ResultError:
+        return False
+    return True
 
 
 def _path(reference: str) -> Path:

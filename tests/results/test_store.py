@@ -100,3 +100,15 @@ def test_a_run_without_blocks_yet_is_said(store: Store) -> None:
     write_run(store.run_folder("fresh"), manifest("fresh"), (), finished=False)
     with pytest.raises(NothingMeasured):
         store.resolve("fresh")
+
+
+def test_a_run_whose_records_are_damaged_answers_no_request(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        whole = manifest(name, request_id="the same")
+        write_run(tmp_path / "runs" / name, whole, drafted(TEN[:3]))
+    store = Store(tmp_path)
+    assert store.find_request("the same") == "two"
+    (tmp_path / "runs" / "two" / "blocks.jsonl").write_text("{")
+    assert store.find_request("the same") == "one"
+    (tmp_path / "runs" / "one" / "results.json").write_text("{")
+    assert store.find_request("the same") is None
