@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -24,6 +26,7 @@ from dflash_tui.records.manifest import Manifest
 from dflash_tui.records.process import ProcessRecord
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
+from tests.cases import case_root
 from tests.console.world import Bench, bench
 
 
@@ -238,3 +241,23 @@ async def test_a_console_that_only_watches_says_so_when_asked_to_evaluate(tiny: 
     with pytest.raises(ConsoleError, match=r"without \[evaluation\] this console only watches"):
         await evaluate(watching)
     assert watching.state.evaluation.state == "failed"
+
+
+async def test_facts_that_could_not_be_read_are_told_when_they_are_missed(tiny: Bench) -> None:
+    (tiny.workspace / "train_args.json").unlink()
+    done = await evaluate(tiny.console)
+    sources = {fact.source.path for fact in done.evaluation.facts if fact.kind == "train.block_size"}
+    assert not any(path.endswith("train_args.json") for path in sources)
+    said = [event.sentence for event in tiny.told if isinstance(event, happened.Noticed)]
+    assert any(s.startswith("not known of the training: ") and "train_args.json does not exist" in s for s in said)
+
+
+async def test_a_single_file_s_hash_is_in_the_manifest_and_of_several_none(tiny: Bench) -> None:
+    done = await evaluate(tiny.console)
+    assert manifest_of(tiny, done.run_id).checkpoint.sha256 == hashlib.sha256(first_bytes(tiny)).hexdigest()
+    folder = tiny.workspace / "checkpoints" / "step_5000"
+    shutil.copytree(case_root() / "cases" / "checkpoints" / "sharded-hf", folder)
+    (folder / "expected.json").unlink()
+    done = await evaluate(tiny.console, again=True)  # the same weights
+    manifest = manifest_of(tiny, done.run_id)
+    assert (manifest.checkpoint.step, manifest.checkpoint.sha256) == (5000, None)

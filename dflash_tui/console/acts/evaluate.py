@@ -128,6 +128,8 @@ async def _fetched(console: Console, step: int | None, job: str, preset: str) ->
     """The newest checkpoint, brought to the evaluation host, with the training's facts as of now."""
     snapshot = await fetch.snapshot_of(console)
     checkpoint = fetch.newest(snapshot, step)
+    for problem in snapshot.problems:  # the evaluation goes on, but a caveat may lack its evidence
+        console.emit(happened.Noticed("warn", f"not known of the training: {problem}"))
     await _refuse_early(console, checkpoint, preset)
     fetched = await fetch.bring(console, checkpoint, job)
     origin = Origin(
@@ -138,7 +140,7 @@ async def _fetched(console: Console, step: int | None, job: str, preset: str) ->
         size=checkpoint.size,
         mtime=checkpoint.mtime,
         inode=checkpoint.inode,
-        sha256=fetched.sha256 or None,
+        sha256=fetched.sha256 if len(checkpoint.files) == 1 else None,
     )
     return Subject(origin, fetched.folder, fetched.names, opened(fetched.folder, fetched.names), snapshot.facts)
 
