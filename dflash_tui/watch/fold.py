@@ -116,6 +116,8 @@ class Fold:
             self._step(reading, line)
         if (reading.loss is not None or reading.grad_norm is not None) and not closing:
             self._loss(reading)
+        elif self._progress.phase == "waiting" and _says_something(reading):
+            self._phase("setup")
         self._remember(reading)
 
     def _is_training_bar(self, reading: Reading) -> bool:
@@ -215,6 +217,8 @@ class Fold:
         )
         if loss is not None and step is not None:
             self._point(step, loss)
+        if self._progress.phase in ("waiting", "setup", "evaluating", "saving"):
+            self._phase("training")  # a log that names no steps has only its losses to say so
 
     def _point(self, step: int, loss: float) -> None:
         history = self._history
@@ -283,6 +287,11 @@ def progress_of(
 def _starts_over(reading: Reading, before: int, progress: Progress) -> bool:
     """A bar far behind the last step is a new bar: the training was resumed, or a new epoch began."""
     return progress.phase in ("setup", "failed") or before - (reading.step or 0) > max(2, before // 10)
+
+
+def _says_something(reading: Reading) -> bool:
+    values = (reading.total, reading.lr, reading.epoch, reading.epochs, reading.throughput, reading.block_size)
+    return bool(reading.metrics) or any(value is not None for value in values)
 
 
 def _seconds_between(earlier: datetime, later: datetime) -> float:

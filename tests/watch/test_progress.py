@@ -182,3 +182,20 @@ def test_one_by_one_or_at_once_makes_no_difference(told: list[tuple[int, float]]
         seen.append(fold.snapshot(NOON))
     assert replace(fold.snapshot(NOON), at=0) == replace(progress_of(lines, NOON), at=0)
     assert all(progress.history == tuple(sorted(progress.history)) for progress in seen)
+
+
+def test_a_log_of_losses_without_steps_is_a_training() -> None:
+    progress = tell("{'loss': 2.31, 'learning_rate': 0.0001, 'epoch': 0.12}\n{'loss': 2.01, 'epoch': 0.14}\n")
+    assert (progress.phase, progress.step, progress.loss, progress.epoch) == ("training", None, 2.01, 0.14)
+    evaluated = tell("{'loss': 2.31, 'epoch': 0.9}\n***** Running Evaluation *****\n{'loss': 2.2, 'epoch': 1.1}\n")
+    assert evaluated.phase == "training"
+
+
+def test_values_before_the_first_loss_are_no_waiting() -> None:
+    assert tell("learning_rate: 3e-4, block_size: 32\n").phase == "setup"
+    assert tell("hello\n").phase == "waiting"
+
+
+def test_a_summary_after_the_end_does_not_begin_the_training_again() -> None:
+    summary = "step=10/10 loss=2.0\n{'train_runtime': 20.0, 'train_loss': 2.5, 'epoch': 1.0}\n"
+    assert tell(summary).phase == "finished"
