@@ -67,7 +67,8 @@ class TransferAdvanced:
 
 @dataclass(frozen=True)
 class TransferEnded:
-    """`error` is one sentence, None when the bytes lie verified at `path`; `already_there` when none had to move."""
+    """`error` is one sentence, None when the bytes lie verified at `path`; `already_there` when none had to move;
+    `bytes` crossed now, without those that an earlier transfer had left."""
 
     job: str
     path: str = ""
@@ -75,6 +76,7 @@ class TransferEnded:
     seconds: float = 0.0
     already_there: bool = False
     error: str | None = None
+    bytes: int = 0
 
 
 @dataclass(frozen=True)

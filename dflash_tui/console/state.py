@@ -71,7 +71,7 @@ class TrainingPane:
 
 @dataclass(frozen=True)
 class TransferPane:
-    """The newest transfer. `total` in bytes, `seconds` how long it took."""
+    """The newest transfer. `total` in bytes; `bytes` crossed in `seconds`, once it has ended."""
 
     job: str = ""
     state: JobState = "idle"
@@ -82,6 +82,7 @@ class TransferPane:
     progress: TransferProgress | None = None
     path: str = ""
     sha256: str = ""
+    bytes: int = 0
     seconds: float = 0.0
     already_there: bool = False
     error: str | None = None
@@ -210,6 +211,7 @@ def _transfer(
                 state="failed" if event.error else "done",
                 path=event.path,
                 sha256=event.sha256,
+                bytes=event.bytes,
                 seconds=event.seconds,
                 already_there=event.already_there,
                 error=event.error,

@@ -122,6 +122,7 @@ async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fet
             sha256=fetched.sha256,
             seconds=fetched.seconds,
             already_there=fetched.already_there,
+            bytes=fetched.bytes,
         )
     )
     return fetched

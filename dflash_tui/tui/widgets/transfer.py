@@ -77,8 +77,8 @@ def _what(pane: TransferPane, width: int) -> Line:
     parts = [line((_name(pane), "strong"))]
     if pane.state == "done":
         parts.append(line(formats.byte_size(total)))
-        if pane.seconds > 0 and not pane.already_there:
-            took = line((f"{formats.took(pane.seconds)} · {formats.speed(total / pane.seconds)}", "muted"))
+        if pane.seconds > 0 and pane.bytes > 0:
+            took = line((f"{formats.took(pane.seconds)} · {formats.speed(pane.bytes / pane.seconds)}", "muted"))
             return spread(fitting(parts, width - took.width - 2, " · "), took, width)
     else:
         parts.append(line(f"{formats.byte_size(moved)} of {formats.byte_size(total)}"))
