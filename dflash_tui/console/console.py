@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.console.state import State, TrainingPane, fold
 from dflash_tui.hosts.base import Host
 from dflash_tui.results.store import Store
+from dflash_tui.watch.events import WatchLost
 
 if TYPE_CHECKING:
     from dflash_tui.watch.saved import CheckpointLister
@@ -202,11 +203,20 @@ class Console:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._working = {job: working for job, working in self._working.items() if working is not task}
+        jobs = [job for job, working in self._working.items() if working is task]
+        for job in jobs:
+            del self._working[job]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.emit(
-                happened.Noticed("error", f"{task.get_name()} ended unexpectedly: {type(error).__name__}: {error}")
-            )
+            self._broke(task.get_name(), jobs, error)
+
+    def _broke(self, name: str, jobs: Sequence[str], error: BaseException) -> None:
+        """A mistake in this program: what stopped with it does not look as if it went on."""
+        sentence = f"{name} ended unexpectedly: {type(error).__name__}: {error}"
+        if name == "watch":
+            self.emit(WatchLost(sentence))
+        for job in jobs:
+            self.emit(happened.EvaluationEnded(job, "", "failed", error=sentence))
+        self.emit(happened.Noticed("error", sentence))
 
     async def _tick(self) -> None:
         while True:

@@ -77,3 +77,31 @@ def test_a_long_log_keeps_its_end() -> None:
     state = after(TrainingProgressed(Progress(at=0.0), many))
     assert len(state.training.log) == LOG_LINES
     assert state.training.log[-1] == many[-1]
+
+
+def test_before_the_checkpoints_were_listed_nobody_says_that_there_is_none() -> None:
+    assert not after(CheckpointsListed((), "ct200: no link")).training.listed
+    state = after(CheckpointsListed(()))
+    assert state.training.listed
+    assert fold(state, CheckpointsListed((), "ct200: no link")).training.listed
+
+
+def test_a_waiting_job_leaves_the_queue_when_it_begins_or_ends() -> None:
+    state = after(happened.JobQueued("job 2", "full"), happened.JobQueued("job 3", "quick"))
+    state = fold(state, happened.EvaluationAsked("job 2", "full", "newest"))
+    assert [waiting.preset for waiting in state.queue] == ["quick"]
+    state = fold(state, happened.EvaluationEnded("job 3", "", "stopped"))
+    assert state.queue == ()
+    assert state.evaluation.state == "planning"
+
+
+def test_a_capture_tells_the_captured_prompts_from_those_left_out() -> None:
+    state = after(
+        happened.EvaluationAsked("job 1", "capture", "missing hidden states"),
+        happened.PlanMade("job 1", None, (), ("fizzbuzz", "graph_bfs")),
+        happened.CaptureEnded("job 1", ("graph_bfs",)),
+    )
+    assert [(prompt.id, prompt.present) for prompt in state.evaluation.prompts] == [
+        ("fizzbuzz", False),
+        ("graph_bfs", True),
+    ]

@@ -95,7 +95,7 @@ def transfer_progress(written: int, phase: Phase = "moving") -> TransferProgress
 def moved(job: str = "job 1") -> tuple[happened.Event, ...]:
     """The checkpoint there, verified."""
     path = "/root/eval/checkpoints/slammed5/step_4000/checkpoint.pt"
-    return (*moving(SIZE, job), happened.TransferEnded(job, path=path, sha256=SHA256, seconds=39.4))
+    return (*moving(SIZE, job), happened.TransferEnded(job, path=path, sha256=SHA256, seconds=39.4, bytes=SIZE))
 
 
 def planned(job: str = "job 1") -> tuple[happened.Event, ...]:
@@ -191,4 +191,29 @@ def lost() -> State:
         happened.EvaluationEnded("job 1", "slammed5-step4000-full-20260521", "lost",
                                  error="ct129 was restarted while it ran: its boot id changed; e starts it again"),
         happened.Ticked(NOW + 90),
+    ))  # fmt: skip
+
+
+def unreachable() -> State:
+    """Neither host was ever reached."""
+    return folded((
+        happened.Ticked(NOW), WatchLost("pve1 (pve1.example.org:22): no connection: Connection refused", 8.0),
+        happened.Noticed("warn", "baseline previous: ct129: no connection: Name or service not known"),
+        happened.EvaluationAsked("job 1", "quick", "newest checkpoint"),
+        happened.EvaluationEnded("job 1", "", "failed", error="pve1 (pve1.example.org:22): no connection: "
+                                 "Connection refused"),
+    ))  # fmt: skip
+
+
+def capturing() -> State:
+    """The story's missing hidden states being made, an evaluation waiting for them."""
+    return folded((
+        *training(), *moved(), results(),
+        happened.EvaluationAsked("job 2", "capture", "missing hidden states"),
+        happened.PlanMade("job 2", None, ("7 of 10 prompts to capture",), ASKED[3:]),
+        happened.EvaluationStarted("job 2", "capture-20260521T093627Z", "/root/eval/runs/capture-20260521T093627Z",
+                                   "ct129"),
+        happened.EvaluationAdvanced("job 2", "capture-20260521T093627Z", "running",
+                                    ProgressRecord("", "capture", 2, 7, ASKED[5], 192, 512)),
+        happened.JobQueued("job 3", "full"),
     ))  # fmt: skip

@@ -13,18 +13,21 @@ from hypothesis import strategies as st
 from dflash_tui.console import events as happened
 from dflash_tui.console.state import State, TrainingPane
 from dflash_tui.records.finding import Finding
+from dflash_tui.records.process import ProgressRecord
 from dflash_tui.tui.arrange import MINIMUM, arrange
 from dflash_tui.tui.drawing import Drawing, View
+from dflash_tui.tui.lines import Line
 from dflash_tui.tui.widgets.evaluation import draw_evaluation
 from dflash_tui.tui.widgets.header import draw_header
 from dflash_tui.tui.widgets.results import as_markdown, draw_results
 from dflash_tui.tui.widgets.training import draw_training
 from dflash_tui.tui.widgets.transfer import draw_transfer
-from dflash_tui.watch.events import TrainingProgressed
+from dflash_tui.watch.events import CheckpointsListed, TrainingProgressed, WatchLost
 from dflash_tui.watch.fold import Fold
 from dflash_tui.watch.lines import LineSplitter
 from tests.tui import story
 
+LONG = "a_prompt_with_a_name_that_is_longer_than_any_column_for_it"
 Draw = Callable[[State, View], Drawing]
 PANELS: dict[str, Draw] = {
     "training": draw_training,
@@ -292,3 +295,140 @@ def test_an_empty_start_says_which_key_does_what_next() -> None:
     state = story.folded(story.training())
     assert "e evaluates step 4000" in text(draw_evaluation(state, View(56, 10)))
     assert "t fetches step 4000 · 15.5 GB" in text(draw_transfer(state, View(56, 4)))
+
+
+def _evaluation(*events: happened.Event) -> State:
+    return story.folded(events, story.finished())
+
+
+def _captures(*events: happened.Event) -> State:
+    missing = ("graph_bfs", "merge_sort", "lru_cache")
+    return _evaluation(
+        happened.EvaluationAsked("job 2", "capture", "missing hidden states"),
+        happened.PlanMade("job 2", None, ("3 of 10 prompts to capture",), missing),
+        happened.EvaluationStarted("job 2", "capture-1", "/root/eval/runs/capture-1", "ct129"),
+        happened.EvaluationAdvanced(
+            "job 2", "capture-1", "running", ProgressRecord("", "capture", 1, 3, "merge_sort", 64, 512)
+        ),
+        *events,
+    )
+
+
+@pytest.mark.parametrize("zoomed", [False, True])
+def test_a_capture_shows_prompts_and_tokens_and_no_streaks(zoomed: bool) -> None:
+    shown = text(draw_evaluation(_captures(), View(76, 24, zoomed=zoomed)))
+    assert "● capturing · 3 prompts · on ct129" in shown
+    assert "1/3" in shown
+    assert re.search("merge_sort +● 64 tokens", shown)
+    assert re.search("lru_cache +waiting", shown)
+    assert "top-1" not in shown
+    assert "0/0" not in shown
+
+
+def test_a_capture_that_ended_tells_what_it_left_out() -> None:
+    shown = text(draw_evaluation(_captures(happened.CaptureEnded("job 2", ("graph_bfs",))), View(76, 12)))
+    assert "✓ done · 1 of 3 prompts captured" in shown
+    assert re.search("graph_bfs +✓ captured", shown)
+    assert re.search("merge_sort +not captured", shown)
+
+
+def test_jobs_that_wait_stand_in_the_title() -> None:
+    state = _captures(happened.JobQueued("job 3", "full"), happened.JobQueued("job 4", "quick"))
+    assert "then full, quick" in draw_evaluation(state, View(56, 1)).title.plain
+
+
+def test_an_answer_from_an_earlier_run_shows_no_empty_rows() -> None:
+    again = story.planned("job 2")
+    state = _evaluation(*again, happened.EvaluationEnded("job 2", "slammed5-step4000-full", "finished", existing=True))
+    shown = text(draw_evaluation(state, View(56, 10)))
+    assert "nothing was started: slammed5-step4000-full has answered it" in " ".join(shown.split())
+    assert "0/30" not in shown
+
+
+def test_a_plan_s_warning_stands_in_the_panel_while_it_runs() -> None:
+    planned = story.planned("job 2")[1]
+    assert isinstance(planned, happened.PlanMade)
+    busy = replace(planned, warnings=("ct129 is busy: load 15.2 on 16 cores",))
+    state = _evaluation(story.planned("job 2")[0], busy, *story.evaluating(job="job 2"))
+    assert "▲ ct129 is busy: load 15.2 on 16 cores" in text(draw_evaluation(state, View(56, 14)))
+    state = story.folded((happened.EvaluationEnded("job 2", "run", "finished"),), state)
+    assert "busy" not in text(draw_evaluation(state, View(56, 14)))
+    assert "busy" in text(draw_evaluation(state, View(116, 36, zoomed=True)))
+
+
+def test_columns_that_lost_their_head_are_named_at_the_edge_and_hidden_prompts_counted() -> None:
+    drawing = draw_evaluation(story.finished(), View(76, 4))
+    assert "prompt " not in text(replace(drawing, note=Line()))
+    assert drawing.note.plain == "blocks · top-1 · top-4 · top-8"
+    drawing = draw_evaluation(story.running(), View(56, 3))
+    assert drawing.note.plain.endswith("+2 prompts (4)")
+    assert "linked_list_reverse" in text(drawing)
+    assert "pooled" in text(drawing)
+
+
+def test_twelve_prompts_with_long_names_keep_their_figures() -> None:
+    names = tuple(f"{LONG}_{index}" for index in range(12))
+    blocks = tuple(replace(block, prompt=name) for name in names for block in story.blocks("fizzbuzz", 2))
+    state = _evaluation(
+        happened.EvaluationAsked("job 2", "full", "newest checkpoint"),
+        happened.PlanMade("job 2", 4000, (), names, names, 2),
+        happened.EvaluationStarted("job 2", "run", "/root/eval/runs/run", "ct129"),
+        happened.EvaluationAdvanced("job 2", "run", "running", None, blocks),
+    )
+    for width in (46, 56, 76):
+        shown = draw_evaluation(state, View(width, 16))
+        assert sum("8.00" in each.plain for each in shown.lines) == 13
+
+
+def test_what_a_run_did_before_it_was_found_again_is_not_its_speed() -> None:
+    def progress(second: int, done: int) -> happened.EvaluationAdvanced:
+        record = ProgressRecord(f"2026-05-21T09:36:{second:02d}Z", "drafting", done, 90, "fizzbuzz", 1, 30)
+        return happened.EvaluationAdvanced("job 2", "run", "running", record)
+
+    state = _evaluation(
+        *story.planned("job 2"), happened.EvaluationStarted("job 2", "run", "/runs/run", "ct129"), progress(0, 80)
+    )
+    assert "ETA" not in text(draw_evaluation(state, View(76, 10)))
+    state = story.folded((progress(20, 82),), state)
+    assert "82/90  ETA 1:20" in text(draw_evaluation(state, View(76, 10)))
+
+
+def test_a_host_that_never_answered_is_not_reached_and_nothing_is_said_of_its_checkpoints() -> None:
+    state = story.folded((happened.Ticked(story.NOW), WatchLost("ct200: no connection: refused", 8.0)))
+    shown = text(draw_training(state, View(56, 16)))
+    assert "○ not reached: ct200: no connection: refused, next try in 8 s (R tries now)" in " ".join(shown.split())
+    assert "checkpoint yet" not in shown
+    later = story.folded((happened.Ticked(story.NOW + 5),), state)
+    assert "next try in 3 s" in " ".join(text(draw_training(later, View(56, 16))).split())
+    assert "○ not reached" in draw_header(state, 1, 120).plain
+
+
+def test_a_folder_that_can_not_be_listed_says_so_whole() -> None:
+    sentence = "ct200: /a/rather/long/path/of/a/workspace/with/checkpoints does not exist"
+    state = story.folded((*story.training(), CheckpointsListed((), sentence)))
+    assert "does not exist" in text(draw_training(state, View(56, 16)))
+
+
+def test_bytes_that_were_there_already_have_no_speed() -> None:
+    ended = happened.TransferEnded("job 2", path="/root/eval/c/checkpoint.pt", sha256=story.SHA256, seconds=0.01,
+                                   already_there=True)  # fmt: skip
+    shown = text(draw_transfer(story.folded((*story.moving(job="job 2"), ended)), View(56, 4)))
+    assert "already there with the same bytes: nothing moved" in shown
+    assert "/s" not in shown
+
+
+def test_the_first_caveat_on_a_small_screen_says_most() -> None:
+    shown = text(draw_results(story.finished(), View(76, 7)))
+    assert "Evaluated at block size 16, trained at 32" in shown
+
+
+def test_a_verdict_without_a_row_of_its_own_stands_at_the_edge() -> None:
+    drawing = draw_results(story.finished(), View(56, 4))
+    assert drawing.note.plain == "untestable · ¹ Δ at 45 against 45 blocks"
+
+
+def test_the_speed_of_a_continued_transfer_is_of_the_bytes_that_crossed_now() -> None:
+    ended = happened.TransferEnded("job 2", path="/root/eval/c/checkpoint.pt", sha256=story.SHA256, seconds=10.0,
+                                   bytes=1_000_000_000)  # fmt: skip
+    shown = text(draw_transfer(story.folded((*story.moving(job="job 2"), ended)), View(56, 4)))
+    assert "100 MB/s" in shown

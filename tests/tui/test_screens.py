@@ -6,6 +6,7 @@ python -m tests.tui.screens for the README's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -15,25 +16,34 @@ from dflash_tui.console.state import State
 from dflash_tui.tui.app import DflashApp
 from tests.tui import story
 from tests.tui.recording import RecordingConsole
-from tests.tui.screens import FOLDER, SIZES, picture
+from tests.tui.screens import FOLDER, SIZES, PicturedApp, picture
 
 Compare = Callable[..., bool]
+RICH = "https://www.textualize.io"  # named in a comment by what draws the picture
 WIDE, STACKED = (120, 40), (80, 24)
 STATES: dict[str, Callable[[], State]] = {
     "empty": lambda: story.EMPTY,
     "running": story.running,
     "failed": story.failed,
     "lost": story.lost,
+    "unreachable": story.unreachable,
+    "capturing": story.capturing,
 }
 
 
 def _app(state: State, theme: str = "harbour") -> DflashApp:
-    return DflashApp(RecordingConsole(state), theme=theme)
+    return PicturedApp(RecordingConsole(state), theme=theme)
 
 
 async def _settled(pilot: Pilot[None]) -> None:
     await pilot.pause()
     await pilot.pause()
+
+
+@pytest.mark.parametrize("name", SIZES)
+async def test_a_picture_asks_for_nothing_from_elsewhere(name: str) -> None:
+    kept = (FOLDER / name).read_text(encoding="utf-8")
+    assert re.findall(r"https?://[^\s\"'<)]+", kept.replace("http://www.w3.org/2000/svg", "")) == [RICH]
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -57,8 +57,8 @@ def draw_evaluation(state: State, view: View) -> Drawing:
 
 
 def _table(pane: EvaluationPane, width: int, height: int, *, wide: bool = False) -> Table:
-    if not pane.blocks and (pane.error or pane.existing):
-        return Table(())  # a plan that failed, or a run that was not started, has no rows to show
+    if not pane.prompts or (not pane.blocks and (pane.error or pane.existing)):
+        return Table(())  # not planned yet, failed before it began, or not started at all
     if pane.preset == CAPTURE:
         return capture_table(pane, width, height)
     return prompt_table(pane, width, height, busy=pane.state in BUSY, wide=wide or width >= ROOMY)

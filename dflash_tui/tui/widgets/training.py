@@ -224,8 +224,8 @@ def _trouble(state: State) -> Line | None:
     host = state.hosts.get(state.training.host)
     if host is not None and host.link == "lost":
         until = None if host.retry_at is None else max(0.0, host.retry_at - state.now)
-        pause = f", next try in {formats.left(until)}" if until is not None else ""
-        reason = f": {host.reason}" if host.reason else ""
+        pause = f" next try in {formats.left(until)}" if until is not None else ""
+        reason = f": {host.reason}{',' if pause else ''}" if host.reason else ""
         return status(state) + line(reason, (f"{pause} (", "muted"), ("R", "key"), (" tries now)", "muted"))
     progress = state.training.progress
     if progress is not None and progress.error:
