@@ -10,6 +10,7 @@ from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, merged, withholds
 from dflash_tui.results.caveats.small_n import ENOUGH
 from dflash_tui.results.common import on_prompts
+from dflash_tui.results.figures import bounds
 from dflash_tui.results.paired import Pairing, pair
 from dflash_tui.results.statistics import SIGN_FLIP_FROM, interval, sign_flip
 
@@ -61,15 +62,15 @@ def judged(current: Evaluation, previous: Evaluation, pairing: Pairing) -> tuple
     if prompts == 0:
         return "untestable", ("no prompt is in both results",)
     differences = pairing.differences[PRIMARY]
-    bounds = pairing.interval(PRIMARY)
-    if prompts < SIGN_FLIP_FROM or bounds is None:
+    within = pairing.interval(PRIMARY)
+    if prompts < SIGN_FLIP_FROM or within is None:
         return "inconclusive", (_counted(prompts), _agreement(differences))
-    shown = f"paired 95 % interval of {PRIMARY} [{bounds[0]:+.3f}, {bounds[1]:+.3f}] over {_counted(prompts)}"
+    shown = f"paired 95 % interval of {PRIMARY} {bounds(within)} over {_counted(prompts)}"
     p = sign_flip(differences)
     why = (shown,) if p is None else (shown, f"sign-flip p = {p:.3g}")
-    if bounds[0] <= 0 <= bounds[1]:
+    if within[0] <= 0 <= within[1]:
         return "inside noise", why
-    return ("better" if bounds[0] > 0 else "worse"), why
+    return ("better" if within[0] > 0 else "worse"), why
 
 
 def struck(evaluation: Evaluation) -> Evaluation:

@@ -11,6 +11,7 @@ from dflash_tui.records.result import METRICS, Evaluation, Score
 from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, caveats_of_others, merged
 from dflash_tui.results.compare import compare
+from dflash_tui.results.figures import bounds, signed
 from dflash_tui.results.markdown import code, plain, table
 from dflash_tui.results.statistics import interval
 
@@ -191,9 +192,9 @@ def _intervals(evaluation: Evaluation) -> list[str]:
     prompts = evidence.measured_count(evaluation) or 0
     parts = []
     for metric, label in LABELS.items():
-        bounds = interval(evidence.prompt_means(evaluation, metric))
-        if bounds is not None:
-            parts.append(f"{label} [{bounds[0]:.2f}, {bounds[1]:.2f}]")
+        ends = interval(evidence.prompt_means(evaluation, metric))
+        if ends is not None:
+            parts.append(f"{label} [{', '.join(f'{end:.2f}'.replace('-', '−') for end in ends)}]")
     if not parts:
         return []
     wide = ", wide by design" if prompts < 10 else ""
@@ -226,7 +227,7 @@ def _compared(side: Evaluation, comparison: Comparison | None) -> list[str]:
     deltas = [comparison.delta[metric] for metric in METRICS]
     lines.append(f"Current is {_difference(deltas)} {_at(comparison.blocks)} (top-1 / top-4 / top-8). ")
     paired = [(row.metric, row.delta_interval) for row in comparison.rows]
-    shown = [f"{metric} [{b[0]:+.3f}, {b[1]:+.3f}]" for metric, b in paired if b is not None]
+    shown = [f"{metric} {bounds(ends)}" for metric, ends in paired if ends is not None]
     if shown:
         lines[-1] += f"Paired by {comparison.pairing}, 95 % intervals of Δ over prompts: {'; '.join(shown)}. "
     lines[-1] += f"Verdict: {comparison.verdict}" + (f" ({reasons})." if reasons else ".")
@@ -239,7 +240,7 @@ def _difference(deltas: Sequence[float | None]) -> str:
         return "higher by " + " / ".join(_figure(delta) or "n/c" for delta in deltas)
     if known and all(delta < 0 for delta in known):
         return "lower by " + " / ".join(_figure(-delta) if delta is not None else "n/c" for delta in deltas)
-    return "different by " + " / ".join(f"{delta:+.3f}" if delta is not None else "n/c" for delta in deltas)
+    return "different by " + " / ".join(signed(delta) if delta is not None else "n/c" for delta in deltas)
 
 
 def _at(blocks: tuple[int, int] | None) -> str:

@@ -6,6 +6,7 @@ from dflash_tui.records.facts import Source
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS, Evaluation
 from dflash_tui.results import evidence
+from dflash_tui.results.figures import bounds
 from dflash_tui.results.paired import pair
 
 
@@ -16,10 +17,10 @@ def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
         return ()
     pairing = pair(current, previous)
     covered = [(metric, pairing.interval(metric)) for metric in METRICS]
-    inside = [(metric, bounds) for metric, bounds in covered if bounds is not None and bounds[0] <= 0 <= bounds[1]]
+    inside = [(metric, found) for metric, found in covered if found is not None and found[0] <= 0 <= found[1]]
     if not inside:
         return ()
-    shown = ", ".join(f"{metric} [{low:+.2f}, {high:+.2f}]" for metric, (low, high) in inside)
+    shown = ", ".join(f"{metric} {bounds(found, 2)}" for metric, found in inside)
     sentence = f"The paired 95 % interval over {pairing.prompts} prompts covers 0: {shown}."
     sources = (Source("", current.path), Source("", previous.path))
     return (Finding("INSIDE_NOISE", "warn", sentence, tuple(metric for metric, _ in inside), sources),)
