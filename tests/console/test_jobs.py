@@ -176,3 +176,31 @@ async def test_a_capture_that_was_left_is_followed_and_none_is_started_beside_it
     with pytest.raises(RunEnded, match=run_dir.name):  # this bench's target is none to capture from
         await again
     assert [path.name for path in run_dir.parent.iterdir()] == [run_dir.name]
+
+
+async def test_a_key_that_repeats_leaves_one_evaluation_working_and_one_waiting(tiny: Bench) -> None:
+    console = tiny.console
+    (tiny.root / "held").touch()
+    for _ in range(4):
+        console.begin("evaluate", preset="quick")
+    await until((tiny.root / "surveyed").exists)
+    assert [waiting.preset for waiting in console.state.queue] == ["quick"]
+    assert [event.sentence for event in tiny.told if isinstance(event, happened.Noticed)] == [
+        "evaluate quick waits already"
+    ] * 2
+    (tiny.root / "held").unlink()
+    await until(lambda: len(tiny.of(happened.EvaluationEnded)) == 2)
+    assert console.state.queue == ()
+    assert console.state.evaluation.existing
+
+
+async def test_a_mistake_in_this_program_does_not_look_as_if_the_job_went_on(tiny: Bench) -> None:
+    console = tiny.console
+
+    async def broken() -> None:
+        console.emit(happened.EvaluationAsked(console.new_job(), "full", "newest"))
+        raise ZeroDivisionError("division by zero")
+
+    console.do(broken(), "evaluate")
+    await until(lambda: console.state.evaluation.state == "failed")
+    assert console.state.evaluation.error == "job evaluate ended unexpectedly: ZeroDivisionError: division by zero"

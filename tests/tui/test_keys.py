@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 from textual.events import MouseScrollUp
 from textual.pilot import Pilot
+from textual.widgets import Static
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.state import State
 from dflash_tui.tui.app import DflashApp
+from dflash_tui.tui.screens.help import help_lines
 from dflash_tui.tui.widgets.panel import Panel
 from tests.tui import story
 from tests.tui.recording import RecordingConsole
@@ -305,3 +307,42 @@ async def _shown(pilot: Pilot[None]) -> None:
 def _text(app: DflashApp) -> str:
     """What is on the screen, as text."""
     return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+
+
+async def test_an_error_that_stands_in_a_panel_is_not_said_over_the_results_too() -> None:
+    session = Session(story.EMPTY)
+    error = "ct129: no connection: refused"
+    failed = (
+        happened.EvaluationAsked("job 1", "quick", "newest"),
+        happened.EvaluationEnded("job 1", "", "failed", error=error),
+        happened.Noticed("error", error),
+    )
+    async with session.run() as pilot:
+        session.console.emit(*failed)
+        await pilot.pause()
+        assert not session.app._notifications
+        await pilot.press("5")
+        session.console.emit(happened.Noticed("error", error))
+        await pilot.pause(0.3)
+        assert [each.message for each in session.app._notifications] == [error]
+
+
+async def test_what_was_said_stays_readable_in_the_help() -> None:
+    session = Session(story.folded((happened.Noticed("warn", "baseline previous: ct129: no connection"),)))
+    async with session.run() as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        shown = "\n".join(each.plain for each in help_lines(90, session.console.state.notices))
+        assert "▲ baseline previous: ct129: no connection" in shown
+        assert "baseline previous" in str(session.app.screen.query_one(Static).content)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+async def test_no_line_of_the_help_runs_over(width: int) -> None:
+    session = Session(story.EMPTY)
+    async with session.run((width, 40)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        text = session.app.screen.query_one(Static)
+        assert max(each.width for each in help_lines(text.size.width)) <= text.size.width
+        assert text.size.height == len(str(text.content).splitlines())

@@ -95,9 +95,8 @@ def help_lines(width: int, notices: Sequence[Noticed] = ()) -> list[Line]:
         lines.append(line())
     lines.append(rule(width, "Marks"))
     for level in SEVERITIES:
-        lines.append(
-            line((f"{GLYPHS[level]} {WORDS[level]}", level), " " * (KEYS - 2 - len(WORDS[level])), MEANING[level])
-        )
+        mark = line((f"{GLYPHS[level]} {WORDS[level]}", level), " " * (KEYS - 2 - len(WORDS[level])))
+        lines += wrapped(mark + line(MEANING[level]), width, KEYS)
     lines += [line(), rule(width, "Words")]
     for word, meaning in WORDS_USED:
         lines += wrapped(line((f"{word:<{KEYS}} ", "strong"), meaning), width, KEYS + 1)

@@ -135,10 +135,10 @@ def _loss(progress: Progress, state: State, width: int, sparkline: bool) -> Line
 
 
 def _trend(progress: Progress) -> str:
-    """Whether the last tenth of the shown losses is lower or higher than the tenth before it."""
+    """Whether the last tenth of the shown losses (three at least) is lower or higher than as many before them."""
     losses = [value for _, value in progress.history if value == value]
-    part = max(1, len(losses) // 10)
-    if len(losses) < 4:
+    part = max(3, len(losses) // 10)
+    if len(losses) < 2 * part:
         return ""
     before, after = losses[-2 * part : -part], losses[-part:]
     change = sum(after) / len(after) - sum(before) / len(before)
