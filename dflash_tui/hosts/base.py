@@ -28,6 +28,11 @@ class PermissionRefused(HostError):
     """The host refuses access to the path."""
 
 
+class LoginRefused(PermissionRefused):
+    """The host lets nobody in with the keys that we have. Never worth trying again without the user: hosts lock out
+    who is refused too often."""
+
+
 class CommandFailed(HostError):
     """A command ended with a status other than 0. `status` is its exit status, `stderr` its last lines."""
 

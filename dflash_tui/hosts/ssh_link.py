@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dflash_tui.hosts.address import SshAddress, parse_target
-from dflash_tui.hosts.base import FileMissing, HostError, HostKeyUnknown, HostUnreachable, PermissionRefused
+from dflash_tui.hosts.base import (
+    FileMissing,
+    HostError,
+    HostKeyUnknown,
+    HostUnreachable,
+    LoginRefused,
+    PermissionRefused,
+)
 
 if TYPE_CHECKING:
     import asyncssh
@@ -142,7 +149,7 @@ def _connecting(name: str, address: SshAddress, seen: list[str]) -> Iterator[Non
             f"the host's own, then run `ssh {option}{address.host}` once, or add the line to known_hosts"
         ) from error
     except asyncssh.PermissionDenied as error:
-        raise PermissionRefused(
+        raise LoginRefused(
             f"{where}: the login was refused ({error.reason}); expected a key that the host accepts, in the SSH agent "
             "or named by IdentityFile"
         ) from error

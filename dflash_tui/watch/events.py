@@ -26,7 +26,8 @@ class CheckpointsListed:
 
 @dataclass(frozen=True)
 class WatchLost:
-    """Nothing can be seen now. `retry_in` seconds; None when only a person can change it (a refused host key)."""
+    """Nothing can be seen now. `retry_in` seconds; None when only a person can change it (an unknown host
+    key, a refused login)."""
 
     reason: str
     retry_in: float | None = None

@@ -19,6 +19,7 @@ from dflash_tui.hosts.base import (
     HostError,
     HostKeyUnknown,
     HostUnreachable,
+    LoginRefused,
     PermissionRefused,
     Process,
     ReadShort,
@@ -130,7 +131,7 @@ class Follower:
         self._lost = False
 
     async def run(self) -> None:
-        """Follow until cancelled; returns only where trying again is useless (the host's key was refused)."""
+        """Follow until cancelled; returns only where trying again is useless (the key or the login was refused)."""
         while True:
             try:
                 await self._session()
@@ -138,7 +139,7 @@ class Follower:
                 self._well()
                 self._deliver(Waiting(str(error)))
                 await asyncio.sleep(self._pace.missing)
-            except HostKeyUnknown as error:
+            except (HostKeyUnknown, LoginRefused) as error:
                 self._deliver(Lost(str(error), None))
                 return
             except HostError as error:

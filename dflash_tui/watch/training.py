@@ -133,7 +133,7 @@ class TrainingWatch:
 
     async def run(self, emit: Callable[[WatchEvent], None]) -> None:
         """Emit what happens, TrainingProgressed at most four times a second, until cancelled. Returns only where a
-        person has to act first (the host's key was refused: a WatchLost without `retry_in` came before)."""
+        person has to act first: the key or the login was refused (a WatchLost without `retry_in` came before)."""
 
         def deliver(item: Followed) -> None:
             self._deliver(item, emit)

@@ -178,9 +178,10 @@ async def test_sees_that_a_file_was_emptied_and_grew_again_while_the_link_was_cu
 
 
 @pytest.mark.parametrize("place", ["ssh"], indirect=True)
-async def test_ends_where_only_a_person_can_help(place: Place) -> None:
+@pytest.mark.parametrize("file", ["known_hosts", "authorized_keys"])
+async def test_ends_where_only_a_person_can_help(place: Place, file: str) -> None:
     assert place.server is not None
-    (place.server.folder / "known_hosts").write_text("")
+    (place.server.folder / file).write_text("")
     place.append(numbered(1, 3))
     stranger = SshHost("gpu", place.server.address)
     async with following(stranger, place.path, place.pace) as taken:
