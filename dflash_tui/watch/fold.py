@@ -17,6 +17,7 @@ from dflash_tui.watch.progress import (
     Dater,
     Phase,
     Progress,
+    stalled,
 )
 from dflash_tui.watch.rate import Observation, measured_rate, median_interval
 from dflash_tui.watch.reading import Announcement, Reading
@@ -87,17 +88,16 @@ class Fold:
         left = None
         if rate is not None and progress.step is not None and progress.total is not None and not progress.epoch_scope:
             left = max(0, progress.total - progress.step) / rate.steps_per_second
-        silent = progress.last_step_at is not None and now - progress.last_step_at > after
-        return replace(
+        found = replace(
             progress,
             at=now,
             history=tuple(self._history),
             rate=rate,
             eta_seconds=left,
             stall_after=after,
-            stalled=silent and progress.phase not in ("finished", "failed"),
             metrics=tuple(self._metrics.items()),
         )
+        return replace(found, stalled=stalled(found, now))
 
     def _take(self, reading: Reading, line: Line) -> None:
         if reading.announcement is not None:
