@@ -68,7 +68,8 @@ class TransferAdvanced:
 @dataclass(frozen=True)
 class TransferEnded:
     """`error` is one sentence, None when the bytes lie verified at `path`; `already_there` when none had to move;
-    `bytes` crossed now, without those that an earlier transfer had left."""
+    `bytes` crossed now, without those that an earlier transfer had left; `how` the weights came ("streamed", "linked",
+    "copied"), "" where that is not told."""
 
     job: str
     path: str = ""
@@ -77,6 +78,7 @@ class TransferEnded:
     already_there: bool = False
     error: str | None = None
     bytes: int = 0
+    how: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Callable
 
 from dflash_tui.console import events as happened
+from dflash_tui.console.quantities import megabytes
 from dflash_tui.transfer.progress import TransferProgress
 
 
@@ -15,6 +17,11 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
     """
     told: set[tuple[str, str]] = set()
     announced: dict[str, str] = {}
+    routes: dict[str, tuple[str, ...]] = {}
+
+    def on_one_host(job: str) -> bool:
+        route = routes.get(job, ())
+        return bool(route) and route[0] == route[-1]
 
     def once(job: str, phase: str, sentence: str) -> None:
         if (job, phase) not in told:
@@ -31,26 +38,28 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 for line in (*event.lines, *event.warnings):
                     say(f"  {line}")
             case happened.TransferStarted(job, _, name, route, total):
-                announced[job] = f"moving {name}, {megabytes(total)}: {' ▸ '.join(route)}"
+                routes[job] = route
+                what = f"{name}, {megabytes(total)}"
+                way = f"placing {what}, on {route[0]}" if on_one_host(job) else f"moving {what}: {' ▸ '.join(route)}"
+                announced[job] = way
             case happened.TransferAdvanced(job, progress) if progress.phase in ("moving", "verifying"):
                 if job in announced:
                     say(announced.pop(job))
                 if progress.problem:
-                    once(job, f"attempt {progress.attempt}", f"  attempt {progress.attempt}: {progress.problem}")
-                sentence = _transfer(progress)
-                once(job, sentence.partition(" · ")[0], sentence)
-            case happened.TransferEnded(_, path, _, seconds, already_there, error):
-                if error is None:
-                    say(f"already there: {path}" if already_there else f"moved in {seconds:.1f} s: {path}")
+                    cut = f"  attempt {progress.attempt}: {progress.problem}"
+                    once(job, cut, cut)
+                if progress.phase == "verifying" or not on_one_host(job):
+                    sentence = _transfer(progress)
+                    once(job, sentence.partition(" · ")[0], sentence)
+            case happened.TransferEnded() if event.error is None:
+                host = routes[event.job][-1] if event.job in routes else ""
+                say(_ended(event, host))
             case happened.EvaluationStarted(_, run_id, run_dir, host):
                 say(f"run {run_id} in {host}:{run_dir}")
             case happened.EvaluationAdvanced(job, run_id, _, progress, _, _) if progress:
-                where = f"{progress.prompt} " if progress.prompt else ""
-                once(
-                    job,
-                    f"{run_id} {progress.phase} {where}",
-                    f"  {progress.phase} {where}{progress.done}/{progress.total}",
-                )
+                phase = " ".join(word for word in (progress.phase, progress.prompt) if word)
+                count = f" {progress.done}/{progress.total}" if progress.total else ""
+                once(job, f"{run_id} {phase}", f"  {phase}{count}")
             case happened.EvaluationEnded(_, run_id, _, error, existing):
                 if error is None:
                     say(f"{'already evaluated' if existing else 'finished'}: {run_id}")
@@ -60,16 +69,19 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
     return tell
 
 
-def megabytes(size: int) -> str:
-    """Bytes as people say them, decimal units."""
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.2f} {unit}"
-    return f"{size} B"
+def _ended(event: happened.TransferEnded, host: str) -> str:
+    """Where the checkpoint lies now, and what that cost."""
+    folder = posixpath.dirname(event.path)
+    where = f"{host}:{folder}" if host else folder
+    if event.already_there:
+        return f"already there: {where}"
+    if event.how == "linked":
+        return f"linked, no bytes copied: {where}"
+    return f"{'copied' if event.how == 'copied' else 'moved'} in {event.seconds:.1f} s: {where}"
 
 
 def _transfer(progress: TransferProgress) -> str:
     if progress.phase == "verifying" or not progress.total:
-        return f"  {progress.phase} {progress.file}"
+        return f"  {progress.phase} {progress.file}".rstrip()
     tenth = 10 * (10 * progress.written // progress.total)
     return f"  {tenth} % of all bytes · {megabytes(int(progress.rate))}/s"

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from dflash_tui.console import answers
-from dflash_tui.console.narration import megabytes
+from dflash_tui.console.quantities import ago, counted, megabytes, time_left
 from dflash_tui.records.codec import dumps, to_data
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS
+from dflash_tui.results.figures import signed
 
 GLYPHS = {"void": "⊘", "block": "✖", "warn": "▲", "note": "●"}
 NAMES = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8"}
+TREE_BUDGET = "64"
 
 
 def as_json(answer: Any, encoding: str = "utf-8") -> str:
-    """Strict JSON, one document. What `encoding` can't say (a name that is no UTF-8, a terminal of another charset) is
-    escaped as JSON escapes it."""
-    text = dumps(answer, indent=1)
+    """Strict JSON, one document, in which nothing moves a cursor. That, and what `encoding` can't say (a terminal of
+    another charset), is escaped as JSON escapes it."""
+    text = _escaped(dumps(answer, indent=1), json.dumps)
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
@@ -30,15 +32,19 @@ def as_json(answer: Any, encoding: str = "utf-8") -> str:
 
 def plain(text: str) -> str:
     """Text that can't move a cursor: control and formatting characters become visible escapes; newlines stay."""
+    return _escaped(text, ascii)
+
+
+def _escaped(text: str, quoted: Callable[[str], str]) -> str:
     return "".join(
-        char if char == "\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") else ascii(char)[1:-1]
+        char if char == "\n" or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") else quoted(char)[1:-1]
         for char in text
     )
 
 
 def as_text(answer: Any) -> str:
     """An answer for a person."""
-    return plain("\n".join(_lines(answer)))
+    return plain("\n".join(line.rstrip(" ") for line in _lines(answer)))
 
 
 def _lines(answer: Any) -> Iterable[str]:
@@ -48,8 +54,10 @@ def _lines(answer: Any) -> Iterable[str]:
         case answers.Checkpoints():
             return _checkpoints(answer)
         case answers.FetchAnswer():
-            state = "already there" if answer.already_there else f"{megabytes(answer.bytes)} in {answer.seconds:.1f} s"
-            return [f"{answer.host}:{answer.folder}  {', '.join(answer.files)}  {state}", f"sha256 {answer.sha256}"]
+            return [
+                f"{answer.host}:{answer.folder}  {', '.join(answer.files)}  {_moved(answer)}",
+                f"sha256 {answer.sha256}",
+            ]
         case answers.EvalAnswer():
             return [*_entry(answer.result), *_verdict(answer.comparison)]
         case answers.CaptureAnswer():
@@ -83,17 +91,17 @@ def _status(answer: answers.Status) -> Iterable[str]:
     total = f"/{answer.total:,}" if answer.total else ""
     age = f", {ago(answer.seconds)}" if answer.seconds is not None else ""
     yield f"{answer.training} on {answer.host}: " + (
-        f"step {answer.step:,}{total}{age}" if answer.step is not None else f"no step yet ({answer.phase})"
+        f"step {answer.step:,}{total}{age}" if answer.step is not None else _without_step(answer)
     )
     if answer.loss is not None:
         yield f"loss {answer.loss:.4f}" + (f"  lr {answer.lr:.2e}" if answer.lr is not None else "")
     if answer.throughput:
         yield f"{answer.throughput['value']:,.0f} {answer.throughput['unit']} ({answer.throughput['scope']} scope)"
     if answer.eta_seconds is not None:
-        yield f"ETA {answer.eta_seconds / 3600:.1f} h"
+        yield f"ETA {time_left(answer.eta_seconds)}"
     saved = answer.newest_saved
     if saved is not None:
-        behind = f", {answer.steps_behind:,} steps behind live" if answer.steps_behind is not None else ""
+        behind = f", {counted(answer.steps_behind, 'step')} behind live" if answer.steps_behind is not None else ""
         yield f"newest saved: step {saved.step}, {megabytes(saved.size)}{behind}: {saved.path}"
     else:
         yield "no complete checkpoint yet"
@@ -103,12 +111,16 @@ def _status(answer: answers.Status) -> Iterable[str]:
         yield f"{GLYPHS['warn']} {problem}"
 
 
-def ago(seconds: float) -> str:
-    """How long ago something was, in its largest unit."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit} ago"
-    return f"{seconds:.0f} s ago"
+def _without_step(answer: answers.Status) -> str:
+    if answer.phase in ("waiting", "setup"):
+        return f"no step yet ({answer.phase})"
+    return f"{answer.phase}, the log names no steps"
+
+
+def _moved(answer: answers.FetchAnswer) -> str:
+    if answer.already_there:
+        return "already there"
+    return f"{megabytes(answer.bytes)} in {answer.seconds:.1f} s" if answer.bytes else "placed, nothing crossed a wire"
 
 
 def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:
@@ -119,17 +131,30 @@ def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:
 
 
 def _entry(entry: answers.Entry) -> Iterable[str]:
-    asked = f" of {entry.prompts_asked}" if entry.prompts_asked else ""
-    yield f"{entry.name}: {entry.blocks} blocks, {entry.prompts}{asked} prompts"
+    yield f"{entry.name}: {counted(entry.blocks, 'block')}, {_prompts(entry)}"
     if entry.run_dir:
         yield f"  in {entry.run_dir}"
     for metric in METRICS:
         if metric in entry.streak:
-            yield f"  {NAMES[metric]:15} {entry.streak[metric]:7.3f}   τ {entry.streak[metric] + 1:7.3f}"
+            yield _value(NAMES[metric], entry.streak[metric])
+    if TREE_BUDGET in entry.ddtree:
+        yield _value(f"DDTree b={TREE_BUDGET}", entry.ddtree[TREE_BUDGET])
     for prompt, score in entry.per_prompt.items():
         figures = "  ".join(f"{score.streak[metric]:6.2f}" for metric in METRICS if metric in score.streak)
-        yield f"  {prompt:24} {score.blocks:4} blocks  {figures}"
+        yield f"  {prompt:24} {score.blocks:4} {'block ' if score.blocks == 1 else 'blocks'}  {figures}"
     yield from _findings(entry.caveats)
+
+
+def _value(name: str, streak: float) -> str:
+    return f"  {name:15} {streak:7.3f}   τ {streak + 1:7.3f}"
+
+
+def _prompts(entry: answers.Entry) -> str:
+    if entry.prompts is None:
+        return "prompts unrecorded"
+    if not entry.prompts_asked:
+        return counted(entry.prompts, "prompt")
+    return f"{entry.prompts} of {counted(entry.prompts_asked, 'prompt')}"
 
 
 def _findings(findings: Iterable[Finding]) -> Iterable[str]:
@@ -148,7 +173,7 @@ def _verdict(comparison: Any) -> Iterable[str]:
 
 
 def _delta(value: float | None) -> str:
-    return "    n/c" if value is None else f"{value:+7.3f}"
+    return f"{'n/c' if value is None else signed(value):>7}"
 
 
 def _compared(answer: answers.Compared) -> Iterable[str]:
@@ -169,8 +194,8 @@ def _between(blocks: tuple[int, int] | None, *shown: int) -> Iterable[str]:
 
 def _runs(answer: answers.Runs) -> Iterable[str]:
     for run in answer.runs:
-        streak = f"{run.streak['top1']:6.3f}" if "top1" in run.streak else "      "
-        yield f"{run.run_id}  {run.state:9} {streak}  {run.blocks} blocks"
+        streak = f"top-1 {run.streak['top1']:6.3f}" if "top1" in run.streak else " " * 12
+        yield f"{run.run_id}  {run.state:9} {streak}  {counted(run.blocks, 'block')}"
     if any(run.state == "running" for run in answer.runs):
         yield "running: no end is known here; dflash-tui show RUN asks its host"
     for pin in answer.pins:

@@ -200,16 +200,22 @@ def _identity(used: Sequence[SurveyedPrompt]) -> dict[str, object] | None:
 
 def _words(manifest: Manifest, host: str) -> tuple[str, ...]:
     asked, present = len(manifest.prompts), sum(prompt.features is not None for prompt in manifest.prompts)
+    covered = f"{present} of {_counted(asked, 'prompt')} {'has' if asked == 1 else 'have'}"
     settings: DrafterSettings = manifest.drafter
     trained = f", trained at {settings.block_size}" if settings.block_size != manifest.block_size else ""
     checkpoint = manifest.checkpoint
     step = f"step {checkpoint.step} of {checkpoint.training}" if checkpoint.step is not None else checkpoint.path
     return (
-        f"{step}: {settings.family}, {settings.num_hidden_layers} layers, taps {', '.join(map(str, settings.taps))}",
-        f"{manifest.preset} on {host}: {present} of {asked} prompts have hidden states, "
-        f"up to {manifest.blocks_per_prompt} blocks each",
-        f"block size {manifest.block_size}{trained}; {manifest.threads} thread(s), nice 10, float32",
+        f"{step}: {settings.family}, {_counted(settings.num_hidden_layers, 'layer')}, "
+        f"taps {', '.join(map(str, settings.taps))}",
+        f"{manifest.preset} on {host}: {covered} hidden states, "
+        f"up to {_counted(manifest.blocks_per_prompt, 'block')} each",
+        f"block size {manifest.block_size}{trained}; {_counted(manifest.threads, 'thread')}, nice 10, float32",
     )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _iso(seconds: float | None) -> str:

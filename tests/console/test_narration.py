@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.narration import narrator
+from dflash_tui.records.process import ProgressRecord
 from dflash_tui.transfer.progress import TransferProgress
 
 ROUTE = ("ct200", "here", "ct129")
@@ -42,7 +43,7 @@ def test_what_is_there_already_is_not_said_to_move() -> None:
         happened.TransferAdvanced("job 1", TransferProgress("done", total=0)),
         happened.TransferEnded("job 1", path="/eval/checkpoint.pt", already_there=True),
     )
-    assert told(*events) == ["already there: /eval/checkpoint.pt"]
+    assert told(*events) == ["already there: ct129:/eval"]
 
 
 def test_a_cut_is_told_once_with_its_reason() -> None:
@@ -50,3 +51,25 @@ def test_a_cut_is_told_once_with_its_reason() -> None:
     cut = "ct200: the connection broke"
     lines = told(begun, moving(0), moving(0, attempt=2, problem=cut), moving(10, attempt=2, problem=cut))
     assert [line for line in lines if cut in line] == [f"  attempt 2: {cut}"]
+
+
+def test_where_it_lies_now_is_told_with_what_it_cost() -> None:
+    begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 1000)
+    ended = happened.TransferEnded("job 1", path="/eval/step_4000/checkpoint.pt", seconds=2.0, how="streamed")
+    assert told(begun, ended) == ["moved in 2.0 s: ct129:/eval/step_4000"]
+
+
+def test_a_link_on_one_host_moves_nothing_and_says_so() -> None:
+    begun = happened.TransferStarted("job 1", 4000, "step_4000", ("lab", "here", "lab"), 1000)
+    ended = happened.TransferEnded("job 1", path="/eval/step_4000/checkpoint.pt", how="linked")
+    assert told(begun, moving(0), moving(1000), ended) == [
+        "placing step_4000, 1.00 kB, on lab",
+        "linked, no bytes copied: lab:/eval/step_4000",
+    ]
+
+
+def test_no_line_ends_in_a_space_or_counts_nothing() -> None:
+    progress = [ProgressRecord("", "loading", 0, 0), ProgressRecord("", "drafting", 3, 45, "p0", 3, 15)]
+    events = [happened.EvaluationAdvanced("job 1", "run", "running", item) for item in progress]
+    verifying = happened.TransferAdvanced("job 1", TransferProgress("verifying", total=1000))
+    assert told(verifying, *events) == ["  verifying", "  loading", "  drafting p0 3/45"]

@@ -6,12 +6,17 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dflash_tui.console.answers import Logs, Status
+from dflash_tui.console.answers import Compared, FetchAnswer, Logs, RunLine, Runs, Show, Status, entry
+from dflash_tui.console.quantities import time_left
 from dflash_tui.console.words import as_json, as_text
+from dflash_tui.results.compare import compare
+from dflash_tui.tui import formats
+from tests.evaluations import OTHER, bare, on, result
 from tests.runs import TEN, drafted, manifest, write_run
 
 
@@ -24,6 +29,13 @@ def test_json_can_be_written_in_any_charset(encoding: str) -> None:
     lines = ("step_\udcff", "τ = 3 𝜏", "\x1b[31m")
     text = as_json(Logs("ct200:/log", lines), encoding)
     assert json.loads(text.encode(encoding)) == {"source": "ct200:/log", "lines": list(lines)}
+
+
+def test_json_moves_no_cursor() -> None:
+    lines = ("\x9b2J", "\x7f", "\u202egnp.exe", "\U000e0041", "\x1b]0;title\x07", 'quoted "and" \\ back')
+    text = as_json(Logs("ct200:/log", lines))
+    assert all(char == "\n" or char.isprintable() for char in text)
+    assert json.loads(text)["lines"] == list(lines)
 
 
 def test_json_for_utf_8_is_readable() -> None:
@@ -45,3 +57,55 @@ def test_a_terminal_without_greek_shows_the_rest(tmp_path: Path, options: list[s
 def test_a_step_says_how_old_it_is(seconds: float, said: str) -> None:
     assert f"step 5,329/20,000, {said}" in as_text(status(seconds))
     assert "ago" not in as_text(status(None))
+
+
+@pytest.mark.parametrize("seconds", [0.0, 9.4, 41.0, 300.0, 23760.0, 172799.0, 273600.0])
+def test_a_time_to_come_is_the_app_s(seconds: float) -> None:
+    assert time_left(seconds) == formats.left(seconds)
+    assert f"ETA {time_left(seconds)}\n" in as_text(replace(status(2.0), eta_seconds=seconds))
+
+
+def test_a_log_without_steps_says_that_it_names_none() -> None:
+    assert "ct200: training, the log names no steps\nloss 2.0000" in as_text(replace(status(None), step=None))
+    assert "no step yet (waiting)" in as_text(replace(status(None), step=None, loss=None, phase="waiting"))
+
+
+def test_runs_name_their_figure_and_count_one_block_as_one() -> None:
+    done = RunLine("r1", "finished", "", "t", 1, "quick", 16, {"top1": 3.3333}, 1)
+    broken = replace(done, run_id="r2", state="damaged", streak={}, blocks=0)
+    assert as_text(Runs((done, broken), ())).splitlines() == [
+        "r1  finished  top-1  3.333  1 block",
+        "r2  damaged                 0 blocks",
+    ]
+
+
+def test_a_result_shows_its_real_trees_where_there_are_some() -> None:
+    shown = as_text(Show("/state/runs/r1", entry(result(), ())))
+    trees = result().pooled.ddtree["64"]
+    assert f"  DDTree b=64     {trees:7.3f}   τ {trees + 1:7.3f}" in shown
+    assert "300 blocks, 10 prompts" in shown
+    assert "DDTree b=" not in as_text(
+        Show("/state/pins/p", entry(replace(bare(), pooled=replace(bare().pooled, ddtree={})), ()))
+    )
+    one = as_text(Show("/state/runs/r1", entry(replace(on(TEN[:1]), prompts_asked_count=1), ())))
+    assert "30 blocks, 1 of 1 prompt\n" in one
+
+
+def test_a_difference_below_zero_has_one_minus_everywhere() -> None:
+    found = compare(OTHER, result())
+    sides = entry(OTHER, ()), entry(result(), ())
+    text = as_text(Compared(*sides, found.delta, found.verdict, found.why, (), found.rows, found.pairing))
+    assert text.count("−") == 5  # three deltas and the two ends of an interval
+    assert " -" not in text
+    assert "[-" not in text
+
+
+def test_what_no_wire_carried_is_not_said_to_have_moved() -> None:
+    moved = FetchAnswer("lab", "/eval/step_1", ("checkpoint.pt",), 1, 0, "ab", 0.1, False)
+    assert as_text(moved).startswith("lab:/eval/step_1  checkpoint.pt  placed, nothing crossed a wire")
+    assert "1.50 kB in 0.1 s" in as_text(replace(moved, bytes=1500))
+
+
+def test_no_line_of_an_answer_ends_in_a_space() -> None:
+    answers = [status(2.0), Runs((), ({"name": "p", "sha256": ""},)), Show("/x", entry(result(), ()))]
+    assert all(line == line.rstrip() for answer in answers for line in as_text(answer).splitlines())
