@@ -192,7 +192,8 @@ def _training(pane: TrainingPane, event: seen.TrainingProgressed | seen.Checkpoi
     if isinstance(event, seen.CheckpointsListed):
         listed = pane.listed or not event.problem
         return replace(pane, checkpoints=event.checkpoints, listed=listed, checkpoints_problem=event.problem)
-    return replace(pane, progress=event.progress, log=(*pane.log, *event.new_lines)[-LOG_LINES:])
+    before = () if event.first else pane.log
+    return replace(pane, progress=event.progress, log=(*before, *event.new_lines)[-LOG_LINES:])
 
 
 def _transfer(

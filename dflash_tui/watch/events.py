@@ -10,10 +10,12 @@ from dflash_tui.watch.progress import Progress
 
 @dataclass(frozen=True)
 class TrainingProgressed:
-    """The log said something, or a silence turned into a stall. `new_lines` came since the last event."""
+    """The log said something, or a silence turned into a stall. `new_lines` came since the last event; those of the
+    `first` event of a watch begin anew what an earlier watch had told."""
 
     progress: Progress
     new_lines: tuple[str, ...] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True)

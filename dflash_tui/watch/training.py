@@ -167,7 +167,7 @@ class TrainingWatch:
                     self._look_at_checkpoints.set()
 
     async def _tell(self, emit: Callable[[WatchEvent], None]) -> None:
-        stalled = False
+        stalled, first = False, True
         while True:
             try:
                 async with asyncio.timeout(1.0):
@@ -178,7 +178,8 @@ class TrainingWatch:
             if self._changed.is_set() or progress.stalled != stalled:
                 self._changed.clear()
                 stalled = progress.stalled
-                emit(TrainingProgressed(progress, self._log.new_lines()))
+                emit(TrainingProgressed(progress, self._log.new_lines(), first))
+                first = False
             await asyncio.sleep(EVENT_INTERVAL)
 
     async def _list(self, emit: Callable[[WatchEvent], None]) -> None:

@@ -147,6 +147,8 @@ async def test_reconnecting_twice_at_once_watches_once(tiny: Bench) -> None:
     await until(lambda: console.state.training.log[-1:] == ("step=5330 loss=2.0",))
     await asyncio.sleep(0.5)  # time for a second watch to tell it too
     assert sum(lines.count("step=5330 loss=2.0") for lines in told_lines(tiny)) == 1
+    written = (line.strip() for line in (tiny.workspace / "train.log").read_text().splitlines())
+    assert len(console.state.training.log) == len([line for line in written if line]), "no line twice"
 
 
 async def test_a_damaged_result_does_not_hide_a_run_that_still_works(tiny: Bench) -> None:
