@@ -346,3 +346,19 @@ async def test_no_line_of_the_help_runs_over(width: int) -> None:
         text = session.app.screen.query_one(Static)
         assert max(each.width for each in help_lines(text.size.width)) <= text.size.width
         assert text.size.height == len(str(text.content).splitlines())
+
+
+@pytest.mark.parametrize("keys", [("tab",), ("4",)])
+async def test_a_terminal_that_was_too_small_for_a_while_keeps_the_focus(keys: tuple[str, ...]) -> None:
+    session = Session(story.running())
+    async with session.run() as pilot:
+        await pilot.press(*keys)
+        await pilot.pause()
+        before = session.app.overview.focused
+        assert before is not None
+        await pilot.resize_terminal(50, 12)
+        await pilot.pause()
+        await pilot.resize_terminal(80, 24)
+        await pilot.pause()
+        await pilot.pause()
+        assert session.app.overview.focused is before

@@ -274,7 +274,7 @@ def test_the_header_names_the_lost_link_and_how_old_the_data_is() -> None:
     shown = draw_header(story.lost(), 1, 120).plain
     assert "○ reconnecting" in shown
     assert "92 s ago" in shown
-    assert "connection reset by peer" in text(draw_training(story.lost(), View(56, 16)))
+    assert "connection reset by peer" in " ".join(text(draw_training(story.lost(), View(56, 16))).split())
 
 
 @given(st.integers(1, 250), st.integers(1, 5))
@@ -396,10 +396,12 @@ def test_what_a_run_did_before_it_was_found_again_is_not_its_speed() -> None:
 def test_a_host_that_never_answered_is_not_reached_and_nothing_is_said_of_its_checkpoints() -> None:
     state = story.folded((happened.Ticked(story.NOW), WatchLost("ct200: no connection: refused", 8.0)))
     shown = text(draw_training(state, View(56, 16)))
-    assert "○ not reached: ct200: no connection: refused, next try in 8 s (R tries now)" in " ".join(shown.split())
+    assert "○ not reached, again in 8 s (R now): ct200: no connection: refused" in " ".join(shown.split())
     assert "checkpoint yet" not in shown
     later = story.folded((happened.Ticked(story.NOW + 5),), state)
-    assert "next try in 3 s" in " ".join(text(draw_training(later, View(56, 16))).split())
+    assert "again in 3 s" in text(draw_training(later, View(56, 16)))
+    overdue = story.folded((happened.Ticked(story.NOW + 9),), state)
+    assert "trying now" in text(draw_training(overdue, View(56, 16)))
     assert "○ not reached" in draw_header(state, 1, 120).plain
 
 

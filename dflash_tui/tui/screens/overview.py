@@ -32,6 +32,7 @@ class Overview(Screen[None]):
         super().__init__(id="main")
         self._state = state
         self.shown = "overview"
+        self._focused_last = "training"
         self._laid_out = (0, 0, "")
         self._header, self._keybar = Header(), KeyBar()
         self._upper, self._side = Container(id="upper"), Container(id="side")
@@ -62,6 +63,8 @@ class Overview(Screen[None]):
 
     def on_descendant_focus(self) -> None:
         """What works depends on the focused panel."""
+        if isinstance(self.focused, Panel):
+            self._focused_last = self.focused.id or self._focused_last
         self._keybar.show(self.available())
 
     def show(self, state: State) -> None:
@@ -114,7 +117,7 @@ class Overview(Screen[None]):
             return
         self._laid_out = (width, height, self.shown)
         rows = arrange(width, height)
-        tiny = rows.kind == "tiny"
+        tiny, was_tiny = rows.kind == "tiny", self.has_class("-tiny")
         self.set_class(tiny, "-tiny")
         self.set_class(rows.kind == "wide", "-wide")
         zoomed = self.shown != "overview"
@@ -134,3 +137,5 @@ class Overview(Screen[None]):
         upper = rows.training if rows.kind == "wide" else rows.training + rows.transfer + rows.evaluation
         self._upper.styles.height = "1fr" if zoomed else upper
         self._side.styles.height = "1fr" if zoomed else rows.transfer + rows.evaluation
+        if was_tiny and not tiny:
+            self.panels[self._focused_last].focus()  # what is not displayed loses the focus

@@ -223,10 +223,10 @@ def _trouble(state: State) -> Line | None:
     """The sentence that belongs to a status which is not plain live."""
     host = state.hosts.get(state.training.host)
     if host is not None and host.link == "lost":
-        until = None if host.retry_at is None else max(0.0, host.retry_at - state.now)
-        pause = f" next try in {formats.left(until)}" if until is not None else ""
-        reason = f": {host.reason}{',' if pause else ''}" if host.reason else ""
-        return status(state) + line(reason, (f"{pause} (", "muted"), ("R", "key"), (" tries now)", "muted"))
+        until = None if host.retry_at is None else host.retry_at - state.now
+        again = "" if until is None else f", again in {formats.left(until)}" if until > 0 else ", trying now"
+        reason = f": {host.reason}" if host.reason else ""
+        return status(state) + line((f"{again} (", "muted"), ("R", "key"), (" now)", "muted"), reason)
     progress = state.training.progress
     if progress is not None and progress.error:
         return line(("✖ ", "bad"), progress.error)
