@@ -434,3 +434,15 @@ def test_the_speed_of_a_continued_transfer_is_of_the_bytes_that_crossed_now() ->
                                    bytes=1_000_000_000)  # fmt: skip
     shown = text(draw_transfer(story.folded((*story.moving(job="job 2"), ended)), View(56, 4)))
     assert "100 MB/s" in shown
+
+
+@pytest.mark.parametrize("every", [10, 40, 200, 500])
+def test_steps_on_the_axis_follow_their_mark_however_many_checkpoints_there_are(every: int) -> None:
+    state = _log(*(f"step={step}/2000 loss={3 - step / 1000}" for step in range(0, 2001, 5)))
+    (saved,) = story.finished().training.checkpoints
+    listed = CheckpointsListed(tuple(replace(saved, step=step) for step in range(every, 2001, every)))
+    axis = text(draw_training(story.folded((listed,), state), View(56, 16))).splitlines()[-2]
+    steps = re.findall(r"◆(\d+)", axis)
+    assert steps
+    assert all(int(step) % every == 0 for step in steps)
+    assert not re.search(r"\d◆", axis)

@@ -17,6 +17,7 @@ from dflash_tui.watch.progress import Progress, line_age
 
 TICK = 6
 SPARK = 24
+LABEL_GAP = 6  # cells between the steps on the axis: marks without a step find room there
 PROBLEM = 3  # rows that a sentence about the checkpoints may take
 
 
@@ -163,20 +164,21 @@ def _curve(pane: TrainingPane, progress: Progress, width: int, height: int) -> l
 
 
 def _axis(marks: Mapping[int, str], first: int, last: int, plot: int) -> Line:
-    """The step axis: its ends, and ◆ with the step where a checkpoint was saved, as far as labels don't collide."""
+    """The step axis: its ends, and ◆ where a checkpoint was saved, with its step as far as there is room for that."""
     cells: list[tuple[str, Role]] = [("─", "faint")] * plot
     taken: list[tuple[int, int]] = []
 
-    def put(start: int, text: str, role: Role) -> bool:
+    def put(start: int, text: str, role: Role, gap: int = 1) -> None:
         end = start + len(text)
-        if start < 0 or end > plot or any(start < b + 1 and a < end + 1 for a, b in taken):
-            return False
-        cells[start:end] = [(letter, role) for letter in text]
-        taken.append((start, end))
-        return True
+        if start >= 0 and end <= plot and not any(start < b + gap and a < end + gap for a, b in taken):
+            cells[start:end] = [(letter, role) for letter in text]
+            taken.append((start, end))
 
-    for place, label in sorted(marks.items(), reverse=True):
-        put(place, f"◆{label}", "mark") or put(place, "◆", "mark")
+    newest_first = sorted(marks.items(), reverse=True)
+    for place, label in newest_first:
+        put(place, f"◆{label}", "mark", LABEL_GAP)
+    for place, _ in newest_first:
+        put(place, "◆", "mark")
     put(plot - len(str(last)), str(last), "muted")
     put(0, str(first), "muted")
     return line(("step".rjust(TICK), "muted"), ("└", "faint"), *cells)
