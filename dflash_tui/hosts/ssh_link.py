@@ -1,4 +1,4 @@
-"""How an SSH connection is made: configuration, jumps, verified host keys; and what its failures mean."""
+"""How an SSH connection is made: configuration, jumps, verified host keys; and what failures on it mean."""
 
 from __future__ import annotations
 
@@ -6,20 +6,14 @@ import asyncio
 import contextlib
 import importlib
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dflash_tui.hosts.address import SshAddress, parse_target
-from dflash_tui.hosts.base import (
-    FileMissing,
-    HostError,
-    HostKeyUnknown,
-    HostUnreachable,
-    LoginRefused,
-    PermissionRefused,
-)
+from dflash_tui.hosts.base import FileMissing, HostError, HostUnreachable, PermissionRefused
+from dflash_tui.hosts.ssh_refusal import CONNECT_SECONDS, OfferedKey, refusals
 
 if TYPE_CHECKING:
     import asyncssh
@@ -33,7 +27,6 @@ CIPHERS = (
     "aes192-ctr",
     "aes256-ctr",
 )
-CONNECT_SECONDS = 10
 LOGIN_SECONDS = 20
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
 
@@ -70,15 +63,9 @@ async def _connect(
             f"{name}: the ProxyJump of {on_the_way[-1]} leads round to {address.host} again; mend ssh_config"
         )
 
-    seen: list[str] = []
+    offered = OfferedKey()
 
-    class Client(asyncssh.SSHClient):
-        def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-            """Asked for a key that known_hosts does not hold: remember it for the sentence, and refuse it."""
-            seen.append(f"{key.get_algorithm()} {key.get_fingerprint()}")
-            return False
-
-    with _connecting(name, address, seen):
+    with refusals(name, address, offered):
         options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address))
         if options.tunnel and not isinstance(options.tunnel, str):
             raise HostError(f"{name}: the ProxyJump of {address.host} is not understood: {options.tunnel!r}")
@@ -88,12 +75,20 @@ async def _connect(
             # `Host *` with a ProxyJump means every host but the jump itself.
             if jump.host != address.host:
                 await _connect(name, replace(jump, config=address.config), made, (*on_the_way, address.host))
-    with _connecting(name, address, seen):
+    known_hosts = address.known_hosts or _known_hosts(options.known_hosts)
+
+    class Client(asyncssh.SSHClient):
+        def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+            """Asked for a key that known_hosts does not hold: remember it for the sentence, and refuse it."""
+            offered.take(known_hosts, host, addr, port, key)
+            return False
+
+    with refusals(name, address, offered):
         made.append(
             await asyncssh.connect(
                 **_options(address)
                 | {
-                    "known_hosts": address.known_hosts or _known_hosts(options.known_hosts),
+                    "known_hosts": known_hosts,
                     "client_factory": Client,
                     "tunnel": made[-1] if made else None,
                 }
@@ -131,40 +126,6 @@ def _known_hosts(configured: object) -> list[str] | bytes:
     files = configured if isinstance(configured, list) and configured else ["~/.ssh/known_hosts", _GLOBAL_KNOWN_HOSTS]
     found = [path for path in (str(Path(file).expanduser()) for file in files) if os.access(path, os.R_OK)]
     return found or b""
-
-
-@contextlib.contextmanager
-def _connecting(name: str, address: SshAddress, seen: list[str]) -> Iterator[None]:
-    import asyncssh
-
-    port = f":{address.port}" if address.port else ""
-    where = f"{name} ({address.host}{port})"
-    try:
-        yield
-    except asyncssh.HostKeyNotVerifiable as error:
-        offered = f"it offered {seen[-1]}" if seen else f"{error.reason}"
-        option = f"-p {address.port} " if address.port else ""
-        raise HostKeyUnknown(
-            f"{where}: the host's key is not in known_hosts, or differs from the one there; {offered}. Compare it with "
-            f"the host's own, then run `ssh {option}{address.host}` once, or add the line to known_hosts"
-        ) from error
-    except asyncssh.PermissionDenied as error:
-        raise LoginRefused(
-            f"{where}: the login was refused ({error.reason}); expected a key that the host accepts, in the SSH agent "
-            "or named by IdentityFile"
-        ) from error
-    except asyncssh.Error as error:
-        raise HostUnreachable(f"{where}: no SSH connection: {error.reason or type(error).__name__}") from error
-    except TimeoutError as error:
-        raise HostUnreachable(f"{where}: no answer within {CONNECT_SECONDS} s") from error
-    except OSError as error:
-        # asyncio words a refused connection for programmers; the number says it plainly.
-        number = error.errno or 0
-        said = os.strerror(number) if number > 0 else error.strerror or str(error)
-        raise HostUnreachable(f"{where}: no connection: {said}") from error
-    except ValueError as error:
-        # asyncssh's errors in configuration and key files.
-        raise HostError(f"{where}: the SSH configuration or a key can't be used: {error}") from error
 
 
 @contextlib.asynccontextmanager

@@ -47,14 +47,36 @@ async def test_an_unknown_host_key_is_shown_and_refused(sshd: Sshd) -> None:
         ["ssh-keygen", "-l", "-f", sshd.folder / "host_key.pub"], capture_output=True, text=True, check=True
     ).stdout
     fingerprint = printed.split()[1]
-    for part in ("ct129", "127.0.0.1", fingerprint, f"ssh -p {sshd.port} 127.0.0.1", "known_hosts"):
+    for part in ("ct129", fingerprint, f"`ssh -p {sshd.port} {getpass.getuser()}@127.0.0.1` once", "known_hosts"):
         assert part in str(error)
 
 
-async def test_a_changed_host_key_is_refused(sshd: Sshd) -> None:
+async def test_a_changed_host_key_is_refused_as_changed(sshd: Sshd) -> None:
+    other = asyncssh.generate_private_key("ssh-ed25519").convert_to_public()
+    known_hosts = sshd.folder / "known_hosts"
+    known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {other.export_public_key().decode()}\n")
+    error = await _fails(sshd.address)
+    assert isinstance(error, HostKeyUnknown)
+    offered = asyncssh.read_public_key(sshd.folder / "host_key.pub").get_fingerprint()
+    forget = f"ssh-keygen -f {known_hosts} -R '[127.0.0.1]:{sshd.port}'"
+    for part in ("CHANGED", other.get_fingerprint(), offered, "ask its owner first", forget):
+        assert part in str(error)
+    subprocess.run(["sh", "-c", forget], check=True, capture_output=True)
+    assert "CHANGED" not in str(await _fails(sshd.address))
+
+
+async def test_a_key_of_another_host_is_no_change(sshd: Sshd) -> None:
     other = asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode()
-    (sshd.folder / "known_hosts").write_text(f"[127.0.0.1]:{sshd.port} {other}\n")
-    assert isinstance(await _fails(sshd.address), HostKeyUnknown)
+    (sshd.folder / "known_hosts").write_text(f"[127.0.0.1]:1 {other}\nelsewhere {other}\n")
+    error = await _fails(sshd.address)
+    assert isinstance(error, HostKeyUnknown)
+    assert "CHANGED" not in str(error)
+
+
+async def test_a_name_that_means_nothing_says_what_to_check() -> None:
+    error = await _fails(SshAddress("no-such-host.invalid", port=2222, username="root", config=None, agent=False))
+    assert isinstance(error, HostUnreachable)
+    assert "check the name no-such-host.invalid in the target (`ssh -p 2222 root@no-such-host.invalid`)" in str(error)
 
 
 async def test_a_configuration_can_not_turn_checking_off(sshd: Sshd) -> None:
@@ -75,7 +97,10 @@ async def test_nobody_listening_is_unreachable(sshd: Sshd) -> None:
     sshd.stop()
     error = await _fails(sshd.address)
     assert isinstance(error, HostUnreachable)
-    assert "ct129" in str(error)
+    assert str(error) == (
+        f"ct129 (127.0.0.1:{sshd.port}): no connection: Connection refused; check host and port of the target "
+        f"(`ssh -p {sshd.port} {getpass.getuser()}@127.0.0.1`), and that sshd runs there"
+    )
 
 
 async def test_a_key_file_that_is_missing_is_a_sentence(sshd: Sshd) -> None:
@@ -135,6 +160,19 @@ async def test_the_user_s_own_configuration_is_used_unless_another_is_named(
     with pytest.raises(HostUnreachable):
         await host.run(["true"], timeout=20)
     await host.close()
+
+
+async def test_a_target_behind_a_jump_that_is_not_there_names_the_target(sshd: Sshd, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        f"Host gate\n  HostName 127.0.0.1\n  Port {sshd.port}\n  User {getpass.getuser()}\n"
+        f"  IdentityFile {sshd.folder}/client_key\n  UserKnownHostsFile {sshd.folder}/known_hosts\n"
+        "Host ct129\n  HostName 127.0.0.1\n  ProxyJump gate\n"
+    )
+    error = await _fails(SshAddress("ct129", port=1, config=(str(config),), agent=False))
+    assert isinstance(error, HostUnreachable)
+    assert "the jump host can't reach it" in str(error)
+    assert f"`ssh -F {config} -p 1 ct129`" in str(error)
 
 
 async def test_a_jump_for_all_hosts_is_not_one_for_the_jump_itself(two: tuple[Sshd, Sshd], tmp_path: Path) -> None:
