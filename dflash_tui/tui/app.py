@@ -175,7 +175,7 @@ class DflashApp(App[None]):
         notices = self.newest.notices
         known = next((i for i in range(len(notices) - 1, -1, -1) if notices[i] is self._noticed), -1)
         for notice in notices[known + 1 :]:
-            if notice.sentence in self.overview.sentences():
+            if notice.sentence in self.overview.shown_errors():
                 continue  # it stands in a panel, which a toast would only hide
             severity = {"info": "information", "warn": "warning", "error": "error"}[notice.level]
             timeout = {"info": 4, "warn": 8, "error": 16}[notice.level]

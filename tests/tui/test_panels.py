@@ -446,3 +446,14 @@ def test_steps_on_the_axis_follow_their_mark_however_many_checkpoints_there_are(
     assert steps
     assert all(int(step) % every == 0 for step in steps)
     assert not re.search(r"\d◆", axis)
+
+
+def test_a_training_that_stands_still_has_no_time_to_come() -> None:
+    state = story.finished()
+    progress = state.training.progress
+    assert progress is not None
+    assert "ETA 6 h 36" in text(draw_training(state, View(56, 16)))
+    silent = story.folded((happened.Ticked(story.NOW + 700),), state)
+    assert "ETA" not in text(draw_training(silent, View(56, 16)))
+    done = replace(state, training=replace(state.training, progress=replace(progress, phase="finished")))
+    assert "ETA" not in text(draw_training(done, View(56, 16)))

@@ -86,7 +86,7 @@ class Overview(Screen[None]):
         hidden = {"follow": not has_log, "copy": not has_copy, "pin": self._state.results.current is None}
         return tuple(action for action in ACTIONS if not hidden.get(action.id, False))
 
-    def sentences(self) -> tuple[str, ...]:
+    def shown_errors(self) -> tuple[str, ...]:
         """Errors that the visible panels show."""
         errors = {"transfer": self._state.transfer.error, "evaluation": self._state.evaluation.error}
         return tuple(error for name, error in errors.items() if error and self.panels[name].display)

@@ -13,7 +13,7 @@ from dflash_tui.tui.lines import Line, Role, bar, cut, fitting, line, spread, ta
 from dflash_tui.tui.liveness import status
 from dflash_tui.tui.log_view import log_lines
 from dflash_tui.tui.widgets.panel import Panel
-from dflash_tui.watch.progress import Progress, line_age
+from dflash_tui.watch.progress import Progress, line_age, stalled
 
 TICK = 6
 SPARK = 24
@@ -44,7 +44,8 @@ def draw_training(state: State, view: View) -> Drawing:
         hint = line(("its log, checkpoints and speed appear here", "muted"))
         lines = (*wrapped(said, width, 2), hint, *(_saved(state, width) if pane.listed else ()))
         return limited(Drawing(lines, head, copies=copies), view)
-    top = [_step(progress, width), _rates(progress, width), _loss(progress, state, width, sparkline=view.height < 8)]
+    loss = _loss(progress, state, width, sparkline=view.height < 8)
+    top = [_step(progress, width), _rates(progress, state.now, width), loss]
     bottom = _saved(state, width)
     warnings = wrapped(trouble, width, 2)[:2] if trouble else []
     if trouble and view.height < len(top) + len(warnings) + len(bottom):
@@ -91,7 +92,9 @@ def _step(progress: Progress, width: int) -> Line:
     return number + line("  ") + bar(progress.step, progress.total, room) + line(" ") + percent
 
 
-def _rates(progress: Progress, width: int) -> Line:
+def _rates(progress: Progress, now: float, width: int) -> Line:
+    """Speed and the time to come; of a training that stands still no time to come is known."""
+    moves = progress.phase not in ("finished", "failed") and not stalled(progress, now)
     parts: list[Line | None] = []
     speed = progress.throughput
     if speed is not None:
@@ -99,7 +102,7 @@ def _rates(progress: Progress, width: int) -> Line:
             "" if speed.scope == "global" else {"per_gpu": " per GPU", "rank0": " rank 0"}.get(speed.scope, " scope?")
         )
         parts.append(line((formats.throughput(speed.value, speed.unit), "strong"), (scope, "muted")))
-    if progress.eta_seconds is not None:
+    if progress.eta_seconds is not None and moves:
         parts.append(line(("ETA ", "muted"), formats.left(progress.eta_seconds)))
     if progress.rate is not None:
         parts.append(line(formats.per_step(progress.rate.seconds_per_step)))
