@@ -10,7 +10,14 @@ from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.process import ProgressRecord, RunState
 from dflash_tui.records.result import Evaluation
 from dflash_tui.transfer.progress import TransferProgress
-from dflash_tui.watch.events import CheckpointsListed, HostAnswered, TrainingProgressed, WatchLost, WatchRestored
+from dflash_tui.watch.events import (
+    CheckpointsListed,
+    HostAnswered,
+    MachineRead,
+    TrainingProgressed,
+    WatchLost,
+    WatchRestored,
+)
 
 Level = Literal["info", "warn", "error"]
 
@@ -156,6 +163,7 @@ Event = (
     | WatchLost
     | WatchRestored
     | HostAnswered
+    | MachineRead
     | JobQueued
     | EvaluationAsked
     | PlanMade

@@ -14,6 +14,7 @@ from dflash_tui.records.process import ProgressRecord
 from dflash_tui.records.result import Evaluation, Score
 from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.watch import events as seen
+from dflash_tui.watch.machine import Machine
 from dflash_tui.watch.progress import Progress
 
 LOG_LINES = 500
@@ -48,6 +49,7 @@ class TrainingPane:
     checkpoints: tuple[SavedCheckpoint, ...] = ()
     listed: bool = False
     checkpoints_problem: str = ""
+    machine: Machine | None = None
 
     @property
     def newest(self) -> SavedCheckpoint | None:
@@ -159,7 +161,7 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, notices=(*state.notices, event)[-NOTICES:])
         case seen.HostAnswered() | seen.WatchLost() | seen.WatchRestored():
             return _link(state, event)
-        case seen.TrainingProgressed() | seen.CheckpointsListed():
+        case seen.TrainingProgressed() | seen.CheckpointsListed() | seen.MachineRead():
             return replace(state, training=_training(state.training, event))
         case happened.TransferStarted() | happened.TransferAdvanced() | happened.TransferEnded():
             return replace(state, transfer=_transfer(state.transfer, event))
@@ -188,7 +190,11 @@ def _link(state: State, event: seen.HostAnswered | seen.WatchLost | seen.WatchRe
     return replace(state, hosts={**state.hosts, name: line})
 
 
-def _training(pane: TrainingPane, event: seen.TrainingProgressed | seen.CheckpointsListed) -> TrainingPane:
+def _training(
+    pane: TrainingPane, event: seen.TrainingProgressed | seen.CheckpointsListed | seen.MachineRead
+) -> TrainingPane:
+    if isinstance(event, seen.MachineRead):
+        return replace(pane, machine=event.machine)
     if isinstance(event, seen.CheckpointsListed):
         listed = pane.listed or not event.problem
         return replace(pane, checkpoints=event.checkpoints, listed=listed, checkpoints_problem=event.problem)

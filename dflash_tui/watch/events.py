@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.watch.machine import Machine
 from dflash_tui.watch.progress import Progress
 
 
@@ -48,4 +49,11 @@ class HostAnswered:
     milliseconds: float
 
 
-WatchEvent = TrainingProgressed | CheckpointsListed | WatchLost | WatchRestored | HostAnswered
+@dataclass(frozen=True)
+class MachineRead:
+    """How the training's machine is: load, memory, GPUs, and the space where checkpoints go."""
+
+    machine: Machine
+
+
+WatchEvent = TrainingProgressed | CheckpointsListed | WatchLost | WatchRestored | HostAnswered | MachineRead

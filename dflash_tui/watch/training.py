@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, ReadShort
+from dflash_tui.hosts.base import FileMissing, Host, HostError, HostKeyUnknown, HostUnreachable, ReadShort
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact
 from dflash_tui.watch.arguments import Arguments, read_arguments, training_facts
@@ -15,6 +16,7 @@ from dflash_tui.watch.clock import Clock, HostClock, read_clock
 from dflash_tui.watch.events import (
     CheckpointsListed,
     HostAnswered,
+    MachineRead,
     TrainingProgressed,
     WatchEvent,
     WatchLost,
@@ -35,11 +37,13 @@ from dflash_tui.watch.follow import (
     Waiting,
 )
 from dflash_tui.watch.lines import Line, LineSplitter
+from dflash_tui.watch.machine import read_machine
 from dflash_tui.watch.progress import Progress
 from dflash_tui.watch.saved import CheckpointLister
 
 EVENT_INTERVAL = 0.25  # seconds between two TrainingProgressed at least
 LISTING_INTERVAL = 10.0  # seconds between two looks at the checkpoints folder
+MACHINE_INTERVAL = 15.0  # seconds between two looks at the machine: through a container each costs four commands
 NEW_LINES = 500  # of the log in one event
 
 
@@ -119,12 +123,14 @@ class TrainingWatch:
         *,
         pace: Pace | None = None,
         listing_interval: float = LISTING_INTERVAL,
+        machine_interval: float = MACHINE_INTERVAL,
         clock: Clock = time.time,
     ) -> None:
         self._host = host
-        self._log_path = log_path
+        self._log_path, self._checkpoints_root = log_path, checkpoints_root
         self._clock = clock
         self._listing_interval = listing_interval
+        self._machine_interval = machine_interval
         self._log = _Log(clock)
         self.lister = CheckpointLister(host, checkpoints_root, clock=clock)
         self._pace = pace or Pace()
@@ -139,7 +145,7 @@ class TrainingWatch:
             self._deliver(item, emit)
 
         follower = Follower(self._host, self._log_path, deliver, pace=self._pace, clock=self._clock)
-        others = [asyncio.create_task(self._tell(emit)), asyncio.create_task(self._list(emit))]
+        others = [asyncio.create_task(work(emit)) for work in (self._tell, self._list, self._measure)]
         following = asyncio.create_task(follower.run())
         try:
             done, _ = await asyncio.wait([following, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -200,6 +206,12 @@ class TrainingWatch:
                 self._look_at_checkpoints.clear()
             except TimeoutError:
                 pass
+
+    async def _measure(self, emit: Callable[[WatchEvent], None]) -> None:
+        while True:
+            with suppress(HostUnreachable, HostKeyUnknown):  # the log's follower says so, and when it is back
+                emit(MachineRead(await read_machine(self._host, self._checkpoints_root)))
+            await asyncio.sleep(self._machine_interval)
 
 
 class _Log:

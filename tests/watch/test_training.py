@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from dflash_tui.hosts.ssh import SshHost
 from dflash_tui.watch.events import (
     CheckpointsListed,
     HostAnswered,
+    MachineRead,
     TrainingProgressed,
     WatchEvent,
     WatchLost,
@@ -229,3 +231,13 @@ async def test_tells_that_the_host_is_lost_and_back_and_misses_nothing(tmp_path:
             await seen.until(at_step(seen, 4))
         await host.close()
     assert seen.lines == numbered(1, 4).splitlines()
+
+
+async def test_tells_how_much_room_there_is_where_checkpoints_go(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("step=1/10 loss=1.0\n")
+    async with watching(TrainingWatch(LocalHost("here"), str(tmp_path / "train.log"), str(tmp_path))) as seen:
+        await seen.until(lambda: any(isinstance(event, MachineRead) for event in seen.events))
+    (machine,) = [event.machine for event in seen.events if isinstance(event, MachineRead)]
+    space = os.statvfs(tmp_path)
+    assert machine.free == pytest.approx(space.f_bavail * space.f_frsize, rel=0.05)
+    assert machine.gpus

@@ -67,9 +67,7 @@ async def _capture(console: Console, job: str) -> Captured:
         raise EvaluationError("; ".join(refused))
     names = tuple(prompt.id for prompt in before.prompts)
     missing = tuple(prompt.id for prompt in before.prompts if not prompt.found)
-    console.emit(
-        happened.PlanMade(job, None, (f"{len(missing)} of {len(names)} prompts to capture",), missing)
-    )
+    console.emit(happened.PlanMade(job, None, (f"{len(missing)} of {len(names)} prompts to capture",), missing))
     if not missing:
         return Captured((), names, names)
     if begun := await _begun(console, harness):

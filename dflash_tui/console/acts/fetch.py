@@ -7,6 +7,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dflash_tui.checkpoints.needed import evaluation_files
 from dflash_tui.console import events as happened
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.hosts.base import Host
@@ -83,14 +84,14 @@ def wanted_folder(console: Console, checkpoint: SavedCheckpoint) -> str:
 
 
 async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
-    """Move one checkpoint with the sidecars beside it, after the transfers before it; emits the transfer's events."""
+    """Move what an evaluation reads of one checkpoint, after the transfers before it; emits the transfer's events."""
     async with console.wire:
         return await _bring(console, checkpoint, job)
 
 
 async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
     source, destination = console.training_host, console.evaluation_host
-    names = await with_sidecars(source, checkpoint.folder, checkpoint.files)
+    names = evaluation_files(await with_sidecars(source, checkpoint.folder, checkpoint.files))
     wanted = wanted_folder(console, checkpoint)
     route = (source.name, "here", destination.name)
     console.emit(happened.TransferStarted(job, checkpoint.step, posixpath.basename(wanted), route, checkpoint.size))
@@ -111,18 +112,19 @@ async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fet
         folder=plan.destination_folder,
         names=tuple(names),
         bytes=moved.bytes,
-        sha256=moved.sha256.get(checkpoint.files[0], ""),
+        sha256=moved.sha256.get(names[0], ""),
         seconds=moved.seconds,
         already_there=moved.already_there,
     )
     console.emit(
         happened.TransferEnded(
             job,
-            path=posixpath.join(fetched.folder, checkpoint.files[0]),
+            path=posixpath.join(fetched.folder, names[0]),
             sha256=fetched.sha256,
             seconds=fetched.seconds,
             already_there=fetched.already_there,
             bytes=fetched.bytes,
+            how=moved.how.get(names[0], ""),
         )
     )
     return fetched
