@@ -136,9 +136,7 @@ def _value(value: Score | None, key: str, decimals: int) -> str:
     return formats.ABSENT if number is None else f"{number:.{decimals}f}"
 
 
-def _row(
-    prompt: PromptLine, pane: EvaluationPane, name: int, columns: Sequence[tuple[str, str]], width: int
-) -> Line:
+def _row(prompt: PromptLine, pane: EvaluationPane, name: int, columns: Sequence[tuple[str, str]], width: int) -> Line:
     running = pane.state == "running" and pane.progress is not None and pane.progress.prompt == prompt.id
     done = f"{prompt.done}/{prompt.total}"
     cells = column(prompt.id, name, "strong" if running else "") + line(" ")

@@ -51,8 +51,12 @@ def draw_training(state: State, view: View) -> Drawing:
     if trouble and view.height < len(top) + len(warnings) + len(bottom):
         top, warnings = [top[0], top[2]], [cut(trouble, width)]  # old rates say least
     if view.zoomed:
+        bottom += _machine(pane, width, whole=True)
         return limited(_zoomed(state, view, progress, top + warnings, bottom, head, copies), view)
     room = view.height - len(top) - len(warnings) - len(bottom)
+    if room >= 13 and (machine := _machine(pane, width, whole=False)):
+        bottom += machine
+        room -= 1
     if room >= 12 and pane.log:
         bottom = [*bottom, whole_words(line((pane.log[-1], "muted")), width)]
         room -= 1
@@ -208,6 +212,23 @@ def _saved(state: State, width: int) -> list[Line]:
     if saving is not None:
         parts.insert(1, line(("saving ", "note"), (str(saving.step), "note")))
     return [fitting(parts, width, " · ")]
+
+
+def _machine(pane: TrainingPane, width: int, whole: bool) -> list[Line]:
+    """GPUs, and whether the next save fits; `whole` also says why no GPU is seen."""
+    machine, newest = pane.machine, pane.newest
+    if machine is None:
+        return []
+    parts: list[Line | None] = []
+    if machine.gpus is not None and (machine.gpu or whole):
+        parts.append(line((machine.gpus, "" if machine.gpu else "muted")))
+    if machine.free is not None:
+        parts.append(line(("disk ", "muted"), formats.byte_size(machine.free), (" free", "muted")))
+        if newest is not None and machine.free < newest.size:
+            parts.append(line(("▲ ", "warn"), f"the next save needs {formats.byte_size(newest.size)}"))
+        elif newest is not None:
+            parts.append(line(("next save fits", "muted")))
+    return [fitting(parts, width, " · ")] if parts else []
 
 
 def _checkpoint(item: SavedCheckpoint, now: float, width: int) -> Line:
