@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.state import State, TrainingPane
+from dflash_tui.console.state import State, TrainingPane, fold
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.process import ProgressRecord
 from dflash_tui.tui.arrange import MINIMUM, arrange
@@ -22,9 +22,10 @@ from dflash_tui.tui.widgets.header import draw_header
 from dflash_tui.tui.widgets.results import as_markdown, draw_results
 from dflash_tui.tui.widgets.training import draw_training
 from dflash_tui.tui.widgets.transfer import draw_transfer
-from dflash_tui.watch.events import CheckpointsListed, TrainingProgressed, WatchLost
+from dflash_tui.watch.events import CheckpointsListed, MachineRead, TrainingProgressed, WatchLost
 from dflash_tui.watch.fold import Fold
 from dflash_tui.watch.lines import LineSplitter
+from dflash_tui.watch.machine import Gpu, Machine
 from tests.tui import story
 
 LONG = "a_prompt_with_a_name_that_is_longer_than_any_column_for_it"
@@ -232,6 +233,15 @@ def _log(*lines: str) -> State:
     for line in LineSplitter().feed("".join(f"{each}\n" for each in lines).encode(), story.NOW):
         reading.add(line)
     return story.folded((happened.Ticked(story.NOW), TrainingProgressed(reading.snapshot(story.NOW), lines)))
+
+
+def test_the_machine_says_whether_the_next_save_fits() -> None:
+    busy = Machine("ct200", 90.0, None, None, (Gpu(97.0, 60000.0, 81559.0),) * 8, "8 GPUs · 97 %", 425_000_000_000)
+    fits = text(draw_training(fold(story.running(), MachineRead(busy)), View(80, 20)))
+    assert "8 GPUs · 97 % · disk 425 GB free · next save fits" in fits
+    full = fold(story.running(), MachineRead(replace(busy, free=9_000_000_000, gpu=(), gpus="no GPU to be seen")))
+    assert "disk 9.00 GB free · ▲ the next save needs 15.5 GB" in text(draw_training(full, View(80, 20)))
+    assert "no GPU to be seen" in text(draw_training(full, View(120, 40, zoomed=True)))
 
 
 def test_a_loss_that_is_no_number_is_said_with_its_step() -> None:

@@ -54,10 +54,10 @@ def draw_training(state: State, view: View) -> Drawing:
         bottom += _machine(pane, width, whole=True)
         return limited(_zoomed(state, view, progress, top + warnings, bottom, head, copies), view)
     room = view.height - len(top) - len(warnings) - len(bottom)
-    if room >= 13 and (machine := _machine(pane, width, whole=False)):
+    if room >= 12 and (machine := _machine(pane, width, whole=False)):
         bottom += machine
         room -= 1
-    if room >= 12 and pane.log:
+    if room >= (11 if pane.machine else 12) and pane.log:
         bottom = [*bottom, whole_words(line((pane.log[-1], "muted")), width)]
         room -= 1
     curve = _curve(pane, progress, width, room) if room >= 3 else []
