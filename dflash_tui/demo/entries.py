@@ -106,9 +106,7 @@ def find(folder: Folder, words: Sequence[str]) -> Answer:
     return stat(folder, [*command, *shown]) if shown else answer
 
 
-def _walk(
-    start: str, top: str, info: os.stat_result, least: int, most: int
-) -> list[tuple[str, os.stat_result]]:
+def _walk(start: str, top: str, info: os.stat_result, least: int, most: int) -> list[tuple[str, os.stat_result]]:
     """Path as shown and lstat of what lies `least` to `most` levels below, parents first; no link is followed."""
     found = []
     waiting = [(start, top, info, 0)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from dflash_tui import __version__
+from dflash_tui.checkpoints.settings import OVERRIDES
 from dflash_tui.evals.errors import EvaluationRefused
 from dflash_tui.evals.preflight import preflight
 from dflash_tui.measure.anchors import PRESETS
@@ -168,7 +169,9 @@ def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: da
             facts.append(Fact("cache.refused", {"prompt": item.id, "reason": item.refused}, cache, at))
     if manifest.checkpoint.step is not None:
         facts.append(Fact("checkpoint.step", manifest.checkpoint.step, checkpoint, at))
-    trained = Source(origin.host, origin.path, settings.sources.get("block_size", ""))
+    said = settings.sources.get("block_size", "")
+    declared = said.startswith(OVERRIDES)  # what the user typed is no evidence of what the checkpoint holds
+    trained = Source("", said) if declared else Source(origin.host, origin.path, said)
     facts.append(Fact("train.block_size", settings.block_size, trained, at))
     used = [prompt for prompt in found.prompts if prompt.features]
     if used:

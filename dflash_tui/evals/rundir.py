@@ -22,11 +22,10 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
 @dataclass(frozen=True)
 class Linked:
-    """`path` is relative to the run directory; `bytes_used` is what a copy cost (0 for hard links)."""
+    """`path` is relative to the run directory."""
 
     path: str
     method: LinkMethod
-    bytes_used: int
 
 
 def run_name(training: str, step: int | None, preset: str, block_size: int, moment: datetime) -> str:
@@ -63,7 +62,6 @@ async def link_checkpoint(host: Host, folder: str, names: Sequence[str], run_dir
     base = posixpath.join(run_dir, "checkpoint")
     await host.make_folder(base)
     method: LinkMethod = "hardlink"
-    used = 0
     for name in names:
         source, target = posixpath.join(folder, name), posixpath.join(base, name)
         if "/" in name:
@@ -73,9 +71,8 @@ async def link_checkpoint(host: Host, folder: str, names: Sequence[str], run_dir
         except CommandFailed:
             method = "copy"
             await _copy(host, source, target)
-            used += (await host.stat(target)).size
     single = f"checkpoint/{names[0]}" if len(names) == 1 else "checkpoint"
-    return Linked(single, method, used)
+    return Linked(single, method)
 
 
 async def write_manifest(host: Host, run_dir: str, manifest: Manifest) -> None:

@@ -10,9 +10,10 @@ from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, merged, withholds
 from dflash_tui.results.caveats.small_n import ENOUGH
 from dflash_tui.results.common import on_prompts
-from dflash_tui.results.figures import bounds
+from dflash_tui.results.figures import SHORT, bounds
 from dflash_tui.results.paired import Pairing, pair
-from dflash_tui.results.statistics import SIGN_FLIP_FROM, interval, sign_flip
+from dflash_tui.results.spread import spread, streak_of
+from dflash_tui.results.statistics import SIGN_FLIP_FROM, sign_flip
 
 PRIMARY = "top1"  # what a chain of drafts wins, and what τ is made of: the verdict is about this metric
 
@@ -65,7 +66,7 @@ def judged(current: Evaluation, previous: Evaluation, pairing: Pairing) -> tuple
     within = pairing.interval(PRIMARY)
     if prompts < SIGN_FLIP_FROM or within is None:
         return "inconclusive", (_counted(prompts), _agreement(differences))
-    shown = f"paired 95 % interval of {PRIMARY} {bounds(within)} over {_counted(prompts)}"
+    shown = f"paired 95 % interval of {SHORT[PRIMARY]} {bounds(within)} over {_counted(prompts)}"
     p = sign_flip(differences)
     why = (shown,) if p is None else (shown, f"sign-flip p = {p:.3g}")
     if within[0] <= 0 <= within[1]:
@@ -94,7 +95,7 @@ def _row(metric: str, current: Evaluation, previous: Evaluation, pairing: Pairin
         current=current.pooled.streak.get(metric),
         previous=previous.pooled.streak.get(metric),
         delta=pairing.deltas[metric] if pairing is not None else None,
-        interval=interval(evidence.prompt_means(current, metric)),
+        interval=spread(current, streak_of(metric)),
         delta_interval=pairing.interval(metric) if pairing is not None else None,
     )
 
@@ -111,4 +112,4 @@ def _counted(prompts: int) -> str:
 
 def _agreement(differences: tuple[float, ...]) -> str:
     higher, lower = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-    return f"{PRIMARY} higher on {higher}, lower on {lower} of {len(differences)}: a description, not a test"
+    return f"{SHORT[PRIMARY]} higher on {higher}, lower on {lower} of {len(differences)}: a description, not a test"

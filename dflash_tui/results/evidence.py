@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from statistics import fmean
 from typing import Any
 
 from dflash_tui.records.checkpoint import Audit
@@ -132,13 +131,6 @@ def by_text(evaluation: Evaluation, prompts: Iterable[str]) -> tuple[tuple[str, 
     for prompt in prompts:
         groups.setdefault(evaluation.prompt_hashes.get(prompt, prompt), []).append(prompt)
     return tuple(map(tuple, groups.values()))
-
-
-def prompt_means(evaluation: Evaluation, metric: str) -> tuple[float, ...]:
-    """The metric's mean for each distinct prompt: what an interval is taken over."""
-    kept = [prompt for prompt, score in evaluation.per_prompt.items() if metric in score.streak]
-    groups = by_text(evaluation, kept)
-    return tuple(fmean(evaluation.per_prompt[prompt].streak[metric] for prompt in group) for group in groups)
 
 
 def same_checkpoint(one: Evaluation, other: Evaluation) -> bool:

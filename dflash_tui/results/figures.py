@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+SHORT = {"top1": "top-1", "top4": "top-4", "top8": "top-8"}
+"""Metrics as sentences call them."""
+
 
 def signed(value: float, digits: int = 3) -> str:
     """+2.400, −0.120; what rounds to nothing is +0.000."""

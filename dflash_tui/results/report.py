@@ -13,7 +13,7 @@ from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, caveat
 from dflash_tui.results.compare import compare
 from dflash_tui.results.figures import bounds, signed
 from dflash_tui.results.markdown import code, plain, table
-from dflash_tui.results.statistics import interval
+from dflash_tui.results.spread import spread, streak_of
 
 LABELS = {"top1": "vanilla top-1 streak", "top4": "DDTree top-4 streak", "top8": "DDTree top-8 streak"}
 TREE_BUDGET = "64"
@@ -192,7 +192,7 @@ def _intervals(evaluation: Evaluation) -> list[str]:
     prompts = evidence.measured_count(evaluation) or 0
     parts = []
     for metric, label in LABELS.items():
-        ends = interval(evidence.prompt_means(evaluation, metric))
+        ends = spread(evaluation, streak_of(metric))
         if ends is not None:
             parts.append(f"{label} [{', '.join(f'{end:.2f}'.replace('-', '−') for end in ends)}]")
     if not parts:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import SEVERITIES, Comparison, Finding, Severity
 from dflash_tui.records.result import BUDGETS, METRICS, Evaluation, Score
-from dflash_tui.results.statistics import interval
+from dflash_tui.results.spread import Figure, spread, streak_of
 from dflash_tui.tui import formats
 from dflash_tui.tui.actions import BY_ID, shown_key
 from dflash_tui.tui.lines import EMPTY, GLYPHS, WORDS, Line, Role, line
 
 LABELS = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8", "tau": "τ = top-1 + 1"}
 TREE = 64  # the budget that stands in the overview
-Figure = Callable[[Score], float | None]
 FIRST = ("BLOCK_SIZE_MISMATCH", "PARTIAL_PROMPT_COVERAGE", "SAME_STEP_OTHER_RUN", "BASELINE_MISSING", "INSIDE_NOISE")
 PREVIOUS = "Previous result:"  # how comparisons begin a sentence about the other side
 
@@ -38,7 +36,7 @@ def metric_rows(pane: ResultsPane, everything: bool = False) -> list[MetricRow]:
     """Top-1, top-4, top-8, τ and DDTree at a budget of 64; `everything` adds the other budgets and full blocks."""
     if pane.current is None:
         return []
-    figures: list[tuple[str, Figure]] = [(LABELS[metric], _streak(metric)) for metric in METRICS]
+    figures: list[tuple[str, Figure]] = [(LABELS[metric], streak_of(metric)) for metric in METRICS]
     figures.append((LABELS["tau"], _tau))
     figures += [(f"DDTree b={budget}", _tree(budget)) for budget in (BUDGETS if everything else (TREE,))]
     rows = [_row(pane, label, of, METRICS[i] if i < len(METRICS) else None) for i, (label, of) in enumerate(figures)]
@@ -55,13 +53,10 @@ def _row(pane: ResultsPane, label: str, of: Figure, metric: str | None) -> Metri
     one = of(current.pooled) if current is not None else None
     other = of(previous.pooled) if previous is not None else None
     delta, role = _delta(pane, metric, one, other)
-    spread = "" if void or current is None else _interval(current, of)
+    # Of the value beside it: the shown result's, which may be another than the compared part of it.
+    within = "" if void or current is None else formats.interval(spread(current, of, 1.0 if of is _tau else 0.0))
     marked = bool(delta) and delta != WORDS["block"] and _other_blocks(pane)
-    return MetricRow(label, _shown(one, void), spread, _shown(other), delta, role, marked)
-
-
-def _streak(metric: str) -> Figure:
-    return lambda score: score.streak.get(metric)
+    return MetricRow(label, _shown(one, void), within, _shown(other), delta, role, marked)
 
 
 def _tree(budget: int) -> Figure:
@@ -75,12 +70,6 @@ def _tau(score: Score) -> float | None:
 def _share(side: Evaluation | None, void: bool = False) -> str:
     rate = side.pooled.full_block_rate if side is not None else None
     return formats.ABSENT if rate is None else WORDS["void"] if void else formats.percent(rate, 1).strip()
-
-
-def _interval(evaluation: Evaluation, of: Figure) -> str:
-    """Of the value that stands beside it: the shown result's, which may be another than the compared part of it."""
-    values = [value for score in evaluation.per_prompt.values() if (value := of(score)) is not None]
-    return formats.interval(interval(values))
 
 
 def _shown(value: float | None, void: bool = False) -> str:

@@ -197,9 +197,7 @@ class Fold:
         # What the resumed training repeats replaces the abandoned points, so that a chart has one value a step.
         self._history = [point for point in self._history if point[0] < step]
         resumed_from, self._resume_step = self._resume_step, None
-        return replace(
-            progress, segments=progress.segments + 1, went_back_from=before, resumed_from=resumed_from
-        )
+        return replace(progress, segments=progress.segments + 1, went_back_from=before, resumed_from=resumed_from)
 
     def _loss(self, reading: Reading) -> None:
         progress = self._progress

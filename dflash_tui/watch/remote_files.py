@@ -85,4 +85,3 @@ class RemoteFiles:
 
     def _path(self, name: str) -> str:
         return f"{self._folder}/{name}"
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from dflash_tui.measure.streaks import streak
 from dflash_tui.measure.summary import score
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import METRICS, Evaluation, Score
-from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.common import cut_to_common_horizon, on_common_parts, on_common_prompts
 from dflash_tui.results.compare import compare, struck
 from dflash_tui.results.errors import NothingInCommon
 from dflash_tui.results.evaluation import quick_of, with_blocks
+from dflash_tui.results.spread import spread, streak_of
 from dflash_tui.results.statistics import interval
 from tests.evaluations import OTHER, bare, on, result
 from tests.runs import TEN, UNHURRIED, drafted
@@ -45,7 +46,7 @@ def test_the_same_skill_is_inside_noise() -> None:
 def test_under_six_prompts_nothing_is_concluded_even_when_all_agree() -> None:
     compared = compare(on(TEN[:5]), on(TEN[:5], name="previous", skill=0.2, weights_id="b" * 64))
     assert compared.verdict == "inconclusive"
-    assert compared.why == ("5 prompts", "top1 higher on 5, lower on 0 of 5: a description, not a test")
+    assert compared.why == ("5 prompts", "top-1 higher on 5, lower on 0 of 5: a description, not a test")
     assert compare(on(TEN[:6]), on(TEN[:6], name="previous", skill=0.2)).verdict == "better"
 
 
@@ -54,9 +55,20 @@ def test_ten_prompts_of_two_texts_are_two_prompts() -> None:
     compared = compare(result(prompt_hashes=hashes), replace(OTHER, prompt_hashes=hashes))
     assert compared.verdict == "inconclusive"
     assert compared.why[0] == "2 prompts"
-    values = evidence.prompt_means(result(prompt_hashes=hashes), "top1")
-    assert compared.rows[0].interval == interval(values)
-    assert len(values) == 2
+    scores = list(result().per_prompt.values())
+    halves = [fmean(score.streak["top1"] for score in scores[start::2]) for start in (0, 1)]
+    found = interval(halves)
+    assert found is not None
+    assert compared.rows[0].interval == pytest.approx((max(0.0, found[0]), min(15.0, found[1])))
+
+
+def test_an_interval_ends_where_the_figure_must() -> None:
+    low = with_blocks(result(), [block for block in result(skill=0.05).blocks])
+    ends = spread(on(TEN[:2], skill=0.3), streak_of("top1"))
+    assert ends is not None
+    assert 0.0 <= ends[0] < ends[1] <= 15.0
+    assert spread(low, lambda score: score.tau, least=1.0) is not None
+    assert (spread(low, lambda score: score.tau, least=1.0) or (0.0,))[0] >= 1.0
 
 
 def test_one_prompt_has_no_interval_and_no_verdict() -> None:

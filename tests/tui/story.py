@@ -18,9 +18,10 @@ from dflash_tui.records.process import ProgressRecord
 from dflash_tui.results.caveats import caveats_of, caveats_of_others, merged
 from dflash_tui.results.compare import compare
 from dflash_tui.transfer.progress import Phase, TransferProgress
-from dflash_tui.watch.events import CheckpointsListed, HostAnswered, TrainingProgressed, WatchLost
+from dflash_tui.watch.events import CheckpointsListed, HostAnswered, MachineRead, TrainingProgressed, WatchLost
 from dflash_tui.watch.fold import Fold
 from dflash_tui.watch.lines import LineSplitter
+from dflash_tui.watch.machine import Gpu, Machine
 from tests import story as evidence
 
 FOLDER = Path(__file__).parents[1] / "data" / "cases" / "story"
@@ -31,6 +32,7 @@ SHA256 = "7f3a0c1288d94e55a1f0b6a0de3c1b7745f2a9e1c6d80b93512e4fa7c09d6e21"
 ASKED = tuple(json.loads((FOLDER / "hidden_states.json").read_text())["prompts_asked"])
 PRESENT = ASKED[:3]
 SUMS = {"fizzbuzz": (110, 205, 244), "binary_search": (102, 228, 288), "linked_list_reverse": (88, 189, 257)}
+MACHINE = Machine("ct200", 94.2, None, None, (Gpu(97.0, 71_680.0, 81_559.0),) * 8, "8 GPUs · 97 %", 425_000_000_000)
 EMPTY = State(training=TrainingPane(name="slammed5", host="ct200"))
 
 
@@ -61,6 +63,7 @@ def training() -> tuple[happened.Event, ...]:
         happened.Ticked(NOW),
         TrainingProgressed(reading.snapshot(NOW), tuple(line.text for line in lines)),
         CheckpointsListed((checkpoint,)),
+        MachineRead(MACHINE),
     )
 
 

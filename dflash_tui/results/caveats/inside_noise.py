@@ -6,7 +6,7 @@ from dflash_tui.records.facts import Source
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS, Evaluation
 from dflash_tui.results import evidence
-from dflash_tui.results.figures import bounds
+from dflash_tui.results.figures import SHORT, bounds
 from dflash_tui.results.paired import pair
 
 
@@ -20,7 +20,7 @@ def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
     inside = [(metric, found) for metric, found in covered if found is not None and found[0] <= 0 <= found[1]]
     if not inside:
         return ()
-    shown = ", ".join(f"{metric} {bounds(found, 2)}" for metric, found in inside)
+    shown = ", ".join(f"{SHORT[metric]} {bounds(found, 2)}" for metric, found in inside)
     sentence = f"The paired 95 % interval over {pairing.prompts} prompts covers 0: {shown}."
     sources = (Source("", current.path), Source("", previous.path))
     return (Finding("INSIDE_NOISE", "warn", sentence, tuple(metric for metric, _ in inside), sources),)
