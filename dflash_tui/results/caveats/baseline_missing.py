@@ -18,10 +18,9 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         Finding(
             "BASELINE_MISSING",
             "warn",
-            f"Baseline {name} is configured and was not found or could not be read.",
+            f"Baseline {name} is configured and was not found or could not be read; pin its file once it is there.",
             (name,),
             sources,
-            "pin",
         )
         for name in configured
         if name not in found
