@@ -34,7 +34,15 @@ _NAMES: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _MEANING = {name: meaning for meaning, names in _NAMES.items() for name in names}
 
-_TOKENS = r"tok(?:en)?s?/s(?:ec(?:ond)?)?|tok(?:en)?s?_?/?(?:train_)?per_s(?:ec(?:ond)?)?|tps|tokens/train_per_sec|train_tokens_per_second"
+_TOKENS = "|".join(
+    (
+        r"tok(?:en)?s?/s(?:ec(?:ond)?)?",
+        r"tok(?:en)?s?_?/?(?:train_)?per_s(?:ec(?:ond)?)?",
+        "tps",
+        "tokens/train_per_sec",
+        "train_tokens_per_second",
+    )
+)
 _SAMPLES = r"(?:train_|global_)?(?:samples?|seqs?|examples?)(?:/s(?:ec)?|_per_s(?:ec(?:ond)?)?)"
 _SPEED = re.compile(
     rf"(?:(?P<tok>{_TOKENS})|(?P<sam>{_SAMPLES}))(?P<one>_per_gpu|_per_device|/gpu|/device|\(per_gpu\))?"
