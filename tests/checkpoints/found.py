@@ -16,7 +16,7 @@ from dflash_tui.checkpoints.identity import part_sha256
 from dflash_tui.checkpoints.keys import canonical_tensors
 from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
 from dflash_tui.checkpoints.opening import read_structure
-from tests.cases import case_root
+from tests.cases import case_root, known
 
 T = TypeVar("T")
 
@@ -81,11 +81,11 @@ def all_cases() -> list[Case]:
 
 
 def golden(name: str) -> LocalFiles:
-    return LocalFiles(case_root() / "golden" / name, ("config.json", "model.safetensors"))
+    return LocalFiles(known(f"golden/{name}"), ("config.json", "model.safetensors"))
 
 
 def golden_config(name: str) -> dict[str, Any]:
-    data: dict[str, Any] = json.loads((case_root() / "golden" / name / "config.json").read_text())
+    data: dict[str, Any] = json.loads(known(f"golden/{name}/config.json").read_text())
     return data
 
 
@@ -96,6 +96,6 @@ def golden_names() -> list[str]:
 @cache
 def target_hashes(name: str) -> tuple[str, str]:
     """SHA-256 of the embedding's and the head's bytes of a golden case's target."""
-    files = LocalFiles(case_root() / "golden" / name, ("target.safetensors",))
+    files = LocalFiles(known(f"golden/{name}"), ("target.safetensors",))
     parts = canonical_tensors(read_structure(files))
     return part_sha256(files, parts["embed_tokens.weight"]), part_sha256(files, parts["lm_head.weight"])

@@ -15,7 +15,7 @@ from dflash_tui.checkpoints.files import LocalFiles
 from dflash_tui.checkpoints.keys import canonical_name, canonical_tensors
 from dflash_tui.checkpoints.opening import read_configs, read_structure
 from dflash_tui.checkpoints.structure import Structure, TensorInfo, c_strides
-from tests.cases import case_root
+from tests.cases import case_root, known
 from tests.checkpoints.written import drafter
 
 
@@ -160,9 +160,7 @@ def test_families_are_told_by_their_own_tensors(names: Collection[str], family: 
 
 
 def test_the_storys_checkpoint_has_61_tensors_of_which_one_is_unused() -> None:
-    path = case_root() / "cases" / "story" / "checkpoint.header.json"
-    if not path.exists():
-        pytest.skip("the story's header is not in this folder")
+    path = known("cases/story/checkpoint.header.json")
     header = json.loads(path.read_text())
     found = audit(structure_of({name: tuple(shape) for name, shape in header["tensors"].items()}, header["dtype"]))
     assert (found.family, found.tensors, len(found.drafter)) == ("dflash", 61, 58)

@@ -21,13 +21,13 @@ import dflash_tui
 from dflash_tui.records.codec import loads
 from dflash_tui.records.manifest import Manifest
 from dflash_tui.records.process import ProcessRecord
-from tests.cases import case_root
+from tests.cases import known
 from tests.harness.world import REPOSITORY, World, world
 from tests.pct import Pct
 from tests.sshd import Sshd, processes_with, running_sshd
 
-STORY = case_root() / "cases" / "story"
-RAW = case_root() / "cases" / "checkpoints" / "raw-step" / "step_4000" / "checkpoint.pt"
+STORY = known("cases/story")
+RAW = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
 DEMO = Path(dflash_tui.__file__).parent / "demo" / "data"
 SECONDS = 120.0
 FILES_OF_A_RUN = ("manifest.json", "blocks.jsonl", "results.json", "log.txt", "progress.jsonl", "exit.json")

@@ -26,7 +26,7 @@ from dflash_tui.records.manifest import Manifest
 from dflash_tui.records.process import ProcessRecord
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
-from tests.cases import case_root
+from tests.cases import known
 from tests.console.world import Bench, bench
 
 
@@ -256,7 +256,7 @@ async def test_a_single_file_s_hash_is_in_the_manifest_and_of_several_none(tiny:
     done = await evaluate(tiny.console)
     assert manifest_of(tiny, done.run_id).checkpoint.sha256 == hashlib.sha256(first_bytes(tiny)).hexdigest()
     folder = tiny.workspace / "checkpoints" / "step_5000"
-    shutil.copytree(case_root() / "cases" / "checkpoints" / "sharded-hf", folder)
+    shutil.copytree(known("cases/checkpoints/sharded-hf"), folder)
     (folder / "expected.json").unlink()
     done = await evaluate(tiny.console, again=True)  # the same weights
     manifest = manifest_of(tiny, done.run_id)

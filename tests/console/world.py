@@ -12,10 +12,10 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.console import Console
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.results.store import Store
-from tests.cases import case_root
+from tests.cases import known
 from tests.harness.world import World, world
 
-STORY = case_root() / "cases" / "story"
+STORY = known("cases/story")
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Bench:
 
     def save(self, step: int) -> Path:
         """A checkpoint of the training, as its trainer would save it."""
-        source = case_root() / "cases" / "checkpoints" / "raw-step" / "step_4000" / "checkpoint.pt"
+        source = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
         folder = self.workspace / "checkpoints" / f"step_{step}"
         folder.mkdir(parents=True)
         shutil.copyfile(source, folder / "checkpoint.pt")

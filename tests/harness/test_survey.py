@@ -23,7 +23,7 @@ from dflash_tui.harness.cache import write_features
 from dflash_tui.records.checkpoint import Audit
 from dflash_tui.records.codec import from_data
 from dflash_tui.records.settings import DrafterSettings
-from tests.cases import case_root
+from tests.cases import known
 from tests.harness.world import REPOSITORY, World, golden, harness, metadata, world
 
 RAW = "cases/checkpoints/raw-step/step_4000/checkpoint.pt"
@@ -96,7 +96,7 @@ def test_the_first_prompts_are_those_asked(tiny: World) -> None:
 
 
 def test_raw_weights_without_a_config_name_what_nothing_says(tiny: World) -> None:
-    answer = asked(tiny, checkpoint=os.fspath(case_root() / RAW), overrides={"rope_theta": 1e6})
+    answer = asked(tiny, checkpoint=os.fspath(known(RAW)), overrides={"rope_theta": 1e6})
     assert answer["checkpoint"]["settings"] is None
     assert answer["checkpoint"]["step"] == 4000
     (sentence,) = sentences(answer, "drafter settings")
@@ -106,7 +106,7 @@ def test_raw_weights_without_a_config_name_what_nothing_says(tiny: World) -> Non
 
 def test_raw_weights_with_the_drafters_config_named_are_complete(tiny: World) -> None:
     config = os.fspath(tiny.case.folder / "config.json")
-    answer = asked(tiny, checkpoint=os.fspath(case_root() / RAW), drafter_config=config)
+    answer = asked(tiny, checkpoint=os.fspath(known(RAW)), drafter_config=config)
     checkpoint = answer["checkpoint"]
     assert answer["problems"] == []
     assert checkpoint["settings"]["block_size"] == 8
@@ -115,7 +115,7 @@ def test_raw_weights_with_the_drafters_config_named_are_complete(tiny: World) ->
 
 
 def test_the_same_weights_have_one_identity_in_every_container(tiny: World, drafter_folder: Path) -> None:
-    raw = asked(tiny, checkpoint=os.fspath(case_root() / RAW))["checkpoint"]["weights_id"]
+    raw = asked(tiny, checkpoint=os.fspath(known(RAW)))["checkpoint"]["weights_id"]
     assert raw == asked(tiny, checkpoint=os.fspath(drafter_folder))["checkpoint"]["weights_id"]
 
 
@@ -226,7 +226,7 @@ def test_the_answer_is_utf_8_whatever_the_host_s_charset(tiny: World, monkeypatc
 
 def test_a_survey_imports_no_torch(tiny: World) -> None:
     request = json.dumps({
-        "checkpoint": os.fspath(case_root() / RAW), "target": os.fspath(tiny.target.folder),
+        "checkpoint": os.fspath(known(RAW)), "target": os.fspath(tiny.target.folder),
         "prompts_path": os.fspath(tiny.root / "prompts.jsonl"), "hidden_states": os.fspath(tiny.hidden_states),
     })  # fmt: skip
     program = (

@@ -33,7 +33,7 @@ from dflash_tui.records.checkpoint import Audit
 from dflash_tui.records.codec import loads
 from dflash_tui.records.manifest import CheckpointRef, Manifest, PromptRef, TargetRef
 from dflash_tui.records.settings import DrafterSettings
-from tests.cases import case_root
+from tests.cases import case_root, known
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -70,14 +70,16 @@ class Golden:
         return sorted(int(key.split(".")[1]) for key in self.tensors("expected") if key.startswith("draft_logits."))
 
 
-def goldens() -> Iterator[Golden]:
-    """Every case that is there, whatever its family."""
-    for path in sorted((case_root() / "golden").glob("*/config.json")):
-        yield Golden(path.parent, json.loads(path.read_text(encoding="utf-8")))
+def goldens(*roots: Path) -> Iterator[Golden]:
+    """Every case that is there (in `roots`, where they are given), whatever its family."""
+    for root in roots or (case_root(),):
+        for path in sorted((root / "golden").glob("*/config.json")):
+            yield Golden(path.parent, json.loads(path.read_text(encoding="utf-8")))
 
 
 def golden(name: str) -> Golden:
-    return next(case for case in goldens() if case.name == name)
+    folder = known(f"golden/{name}")
+    return Golden(folder, json.loads((folder / "config.json").read_text(encoding="utf-8")))
 
 
 def settings_of(checkpoint: Path, config: dict[str, Any]) -> DrafterSettings:

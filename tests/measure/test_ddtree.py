@@ -13,9 +13,9 @@ from dflash_tui.measure.ddtree import accepted, prefix_ranks
 from dflash_tui.measure.streaks import streak
 from dflash_tui.measure.summary import cut
 from dflash_tui.records.block import BlockRecord
-from tests.cases import case_root
+from tests.cases import known
 
-CASES: list[dict[str, Any]] = json.loads((case_root() / "golden" / "ddtree.json").read_text())
+CASES: list[dict[str, Any]] = json.loads(known("golden/ddtree.json").read_text())
 
 
 def log_softmax(logits: list[float]) -> list[float]:

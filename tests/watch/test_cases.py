@@ -14,7 +14,7 @@ import pytest
 from dflash_tui.watch.fold import progress_of
 from dflash_tui.watch.lines import LineSplitter
 from dflash_tui.watch.progress import Progress
-from tests.cases import case_root
+from tests.cases import all_are_expected, case_root
 
 SUPPORTED = (
     "custom trainer",
@@ -137,7 +137,7 @@ def test_reads_every_value_of_a_supported_log(case: Path) -> None:
 
 
 def test_the_cases_are_there() -> None:
-    assert sum(supported(case) for case in CASES) >= 20
+    assert sum(supported(case) for case in CASES) >= 20 or not all_are_expected()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

@@ -14,7 +14,7 @@ from dflash_tui.watch.fold import Fold, progress_of
 from dflash_tui.watch.lines import Line, LineSplitter
 from dflash_tui.watch.progress import HISTORY_LIMIT, Progress, line_age, stalled, step_age
 from dflash_tui.watch.reading import Throughput
-from tests.cases import case_root
+from tests.cases import known
 
 NOON = 1_800_000_000.0
 
@@ -33,7 +33,7 @@ def live(*told: tuple[float, str]) -> Fold:
 
 
 def test_tells_the_story() -> None:
-    data = (case_root() / "cases" / "story" / "train.log").read_bytes()
+    data = known("cases/story/train.log").read_bytes()
     progress = progress_of(LineSplitter().feed(data), NOON, modified_at=NOON - 2)
     assert (progress.step, progress.total, progress.loss, progress.lr) == (5329, 20000, 2.0065, 2.9e-4)
     assert progress.block_size == 32

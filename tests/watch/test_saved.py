@@ -16,9 +16,9 @@ from dflash_tui.hosts.base import FileMissing
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.watch.clock import HostClock
 from dflash_tui.watch.saved import QUIET, CheckpointLister, list_checkpoints
-from tests.cases import case_root
+from tests.cases import known
 
-CHECKPOINT = case_root() / "cases" / "checkpoints" / "raw-step" / "step_4000" / "checkpoint.pt"
+CHECKPOINT = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
 CLOCK = HostClock(known=True)
 
 

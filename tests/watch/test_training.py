@@ -26,13 +26,13 @@ from dflash_tui.watch.events import (
 )
 from dflash_tui.watch.progress import Progress
 from dflash_tui.watch.training import EVENT_INTERVAL, TrainingWatch, read_once
-from tests.cases import case_root
+from tests.cases import known
 from tests.pct import Pct
 from tests.sshd import running_sshd
 from tests.watch.following import BRISK, numbered
 from tests.watch.test_saved import save
 
-STORY = case_root() / "cases" / "story"
+STORY = known("cases/story")
 
 
 class Seen:
