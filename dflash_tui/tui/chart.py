@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -79,7 +80,7 @@ def _range(values: Sequence[float]) -> tuple[float, float, bool]:
     low, high = min(known), max(known)
     if high - low <= abs(high) * 1e-9:
         margin = abs(high) * 0.05 or 1.0
-        low, high = low - margin, high + margin
+        low, high = max(low - margin, -sys.float_info.max), min(high + margin, sys.float_info.max)
     return low, high, True
 
 

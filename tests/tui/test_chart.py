@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dflash_tui.tui.chart import rasterise
@@ -12,6 +12,7 @@ from dflash_tui.tui.chart import rasterise
 NUMBERS = st.lists(st.floats(), max_size=300)
 
 
+@example([1.7120886998688722e308], 1, 1)
 @given(NUMBERS, st.integers(1, 60), st.integers(1, 20))
 def test_any_values_draw_into_exactly_the_given_cells(values: list[float], width: int, height: int) -> None:
     drawn = rasterise(values, width, height)
