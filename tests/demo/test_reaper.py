@@ -39,9 +39,14 @@ time.sleep(600)
 """
 
 APP = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from dflash_tui.demo.world import DemoWorld
+
+# A job in the background of a shell inherits some of these as ignored; one in a terminal does not.
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 async def main():
     data, until = Path(sys.argv[1]), sys.argv[2]
