@@ -114,11 +114,6 @@ def streak(value: float | None) -> str:
     return ABSENT if value is None else f"{value:.3f}"
 
 
-def signed(value: float) -> str:
-    """A difference with its sign, minus as wide as plus: +2.400, −0.120."""
-    return f"{'+' if value >= 0 else '−'}{abs(value):.3f}"
-
-
 def interval(bounds: tuple[float, float] | None) -> str:
     """A 95 % interval: 2.40–4.26, and −1.77 … 2.97 where a bound is negative; fourteen cells at most below 1000."""
     if bounds is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import SEVERITIES, Comparison, Finding, Severity
 from dflash_tui.records.result import BUDGETS, METRICS, Evaluation, Score
+from dflash_tui.results.figures import signed
 from dflash_tui.results.spread import Figure, spread, streak_of
 from dflash_tui.tui import formats
 from dflash_tui.tui.actions import BY_ID, shown_key
@@ -85,9 +86,9 @@ def _delta(pane: ResultsPane, metric: str | None, one: float | None, other: floa
     if row.delta is None:
         return WORDS["block"], "block"
     if comparison.verdict == "inside noise":
-        return f"≈ {formats.signed(row.delta)}", ""
+        return f"≈ {signed(row.delta)}", ""
     believed = comparison.verdict in ("better", "worse")
-    return formats.signed(row.delta), ("better" if row.delta > 0 else "worse") if believed and row.delta else ""
+    return signed(row.delta), ("better" if row.delta > 0 else "worse") if believed and row.delta else ""
 
 
 def _other_blocks(pane: ResultsPane) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS, Score
+from dflash_tui.results.figures import signed
 from dflash_tui.tui import formats
 from dflash_tui.tui.actions import BY_ID
 from dflash_tui.tui.drawing import Drawing, View, highlighted, limited, rule
@@ -97,7 +98,7 @@ def _metrics(pane: ResultsPane, width: int) -> list[_Item]:
 
 
 def _signed_interval(bounds: tuple[float, float] | None) -> str:
-    return "" if bounds is None else f"{formats.signed(bounds[0])[:-1]} … {formats.signed(bounds[1])[:-1]}"
+    return "" if bounds is None else f"{signed(bounds[0], 2)} … {signed(bounds[1], 2)}"
 
 
 def _about_metric(pane: ResultsPane, row: MetricRow) -> tuple[Line, ...]:

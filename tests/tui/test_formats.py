@@ -59,11 +59,6 @@ def test_a_share_takes_five_cells_and_is_100_only_when_all_is_there(part: float,
     assert ("100" in shown) == (part / whole >= 1)
 
 
-def test_differences_have_a_sign_as_wide_as_the_other() -> None:
-    assert formats.signed(2.4) == "+2.400"
-    assert formats.signed(-0.12) == "−0.120"
-
-
 @given(st.floats())
 def test_no_float_breaks_a_loss(value: float) -> None:
     assert formats.small(value)
