@@ -39,18 +39,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
-    except Exception as error:
+    except _trouble() as error:  # looked up only now: the families cost imports
         return _failed(error)
 
 
-def _failed(error: Exception) -> int:
-    """Known trouble is one sentence, which may quote a host and so is shown without control characters; anything else
-    is a defect and keeps its traceback."""
-    from dflash_tui.config import ConfigError
+def _trouble() -> tuple[type[Exception], ...]:
+    """What is told as one sentence; anything else is a defect and keeps its traceback."""
     from dflash_tui.console.errors import TROUBLE
 
-    if not isinstance(error, TROUBLE):
-        raise error
+    return TROUBLE
+
+
+def _failed(error: Exception) -> int:
+    """The sentence may quote a host, so it is shown without control characters."""
+    from dflash_tui.config import ConfigError
+
     sentence = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         sentence = f"{error.filename}: {error.strerror}"

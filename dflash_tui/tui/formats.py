@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from dflash_tui.console.quantities import time_left
+
 ABSENT = "—"
 _SI = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
@@ -70,14 +72,7 @@ def left(seconds: float | None) -> str:
     """A time to come: 2 s, 0:41, 6 h 36, 3 d 4 h."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return ABSENT
-    whole = round(seconds)
-    if whole < 10:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02d}"
-    if whole < 48 * 3600:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d}"
-    return f"{whole // 86400} d {whole % 86400 // 3600} h"
+    return time_left(seconds)
 
 
 def took(seconds: float) -> str:

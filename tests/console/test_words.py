@@ -15,7 +15,6 @@ from dflash_tui.console.answers import Compared, FetchAnswer, Logs, RunLine, Run
 from dflash_tui.console.quantities import time_left
 from dflash_tui.console.words import as_json, as_text
 from dflash_tui.results.compare import compare
-from dflash_tui.tui import formats
 from tests.evaluations import OTHER, bare, on, result
 from tests.runs import TEN, drafted, manifest, write_run
 
@@ -61,7 +60,6 @@ def test_a_step_says_how_old_it_is(seconds: float, said: str) -> None:
 
 @pytest.mark.parametrize("seconds", [0.0, 9.4, 41.0, 300.0, 23760.0, 172799.0, 273600.0])
 def test_a_time_to_come_is_the_app_s(seconds: float) -> None:
-    assert time_left(seconds) == formats.left(seconds)
     assert f"ETA {time_left(seconds)}\n" in as_text(replace(status(2.0), eta_seconds=seconds))
 
 
