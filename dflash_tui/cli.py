@@ -93,6 +93,8 @@ def build_parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--again", action="store_true", help="evaluate even if the same request was answered before")
     evaluate.add_argument("--against", help="run id, pin name or result file to compare with")
     command("capture", _online("capture"), "make the hidden states that are missing, from the target")
+    stop = command("stop", _online("stop"), "stop an evaluation that runs; what it has measured is kept")
+    stop.add_argument("result", metavar="RUN", help="run id, or the unique beginning of one")
     command("runs", _offline("runs"), "runs and pins kept on this workstation")
     show = command("show", _kept_run("show"), "one result with its caveats; of a run that still runs, when it ends")
     show.add_argument("result", metavar="RUN", help="run id, pin name or result file")

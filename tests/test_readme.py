@@ -21,6 +21,7 @@ ANSWERS: dict[str, type] = {
     "fetch": answers.FetchAnswer,
     "eval": answers.EvalAnswer,
     "capture": answers.CaptureAnswer,
+    "stop": answers.StopAnswer,
     "runs": answers.Runs,
     "show": answers.Show,
     "logs": answers.Logs,

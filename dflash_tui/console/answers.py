@@ -112,6 +112,16 @@ class CaptureAnswer:
 
 
 @dataclass(frozen=True)
+class StopAnswer:
+    """``stop``: the run's end. `state` is stopped, or finished, failed or lost where that came first."""
+
+    host: str
+    run_id: str
+    run_dir: str
+    state: str
+
+
+@dataclass(frozen=True)
 class RunLine:
     """A run kept on this workstation. `state`: finished, failed, stopped, lost, running (no end known here), or damaged
     (its records can't be read)."""

@@ -170,7 +170,7 @@ class Console:
     def _act(self, name: str) -> Callable[..., Coroutine[Any, Any, object]]:
         """An act by its name; what acts need (transfer, evaluation, statistics) is loaded at the first one, not before
         the first screen."""
-        from dflash_tui.console.acts import capture, evaluate, fetch, shown
+        from dflash_tui.console.acts import capture, evaluate, fetch, shown, stop
 
         acts: dict[str, Callable[..., Coroutine[Any, Any, object]]] = {
             "evaluate": partial(evaluate.evaluate, self),
@@ -178,7 +178,7 @@ class Console:
             "capture": partial(capture.capture, self),
             "pin": partial(shown.pin_shown, self),
             "common": partial(shown.toggle_common, self),
-            "stop": partial(evaluate.stop, self),
+            "stop": partial(stop.stop_shown, self),
             "reconnect": self._reconnect,
         }
         if name not in acts:

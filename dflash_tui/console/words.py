@@ -67,6 +67,8 @@ def _lines(answer: Any) -> Iterable[str]:
                 f"captured: {done}",
                 f"{len(answer.present)} of {len(answer.asked)} prompts have hidden states in {place}",
             ]
+        case answers.StopAnswer():
+            return [f"{answer.run_id}: {answer.state}; what it has measured lies in {answer.host}:{answer.run_dir}"]
         case answers.Runs():
             return _runs(answer)
         case answers.Show():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import torch
 
 from dflash_tui.config import load_config
 from dflash_tui.console.console import Console
+from dflash_tui.harness.process import start_ticks
 from dflash_tui.results.store import Store
 from tests.cli.world import Desk, line_with, tree, until
 
@@ -130,6 +132,22 @@ def test_a_killed_command_leaves_the_run_and_the_same_request_follows_it(
     assert f'"run_id": "{started.run_id}"' in out
     assert world.run_dirs() == before
     assert [run["state"] for run in world.json("runs", state=apart)["runs"]] == ["finished"]
+
+
+def test_a_run_that_was_left_can_be_stopped_by_its_name(world: Desk, started: Started, apart: Path) -> None:
+    started.kill_the_command()
+    stopping = world.begin("stop", started.run_id, "--json", state=apart)
+    line_with(stopping.stderr, f"{started.run_id} is asked to stop")
+    started.wake()
+    out, err = stopping.communicate(timeout=60)
+    assert stopping.returncode == 0, err
+    assert json.loads(out) == {
+        "host": "ct129", "run_id": started.run_id, "run_dir": str(started.run_dir), "state": "stopped",
+    }  # fmt: skip
+    until(lambda: start_ticks(started.pid) is None, "the stopped process is gone")
+    assert [run["state"] for run in world.json("runs", state=apart)["runs"]] == ["stopped"]
+    again = world.run("stop", started.run_id, state=apart)
+    assert "has ended already: stopped" in again.failed(1)
 
 
 def test_show_follows_a_run_that_was_left_to_its_end(world: Desk, started: Started, apart: Path) -> None:

@@ -16,7 +16,7 @@ from dflash_tui.console.acts.follow import ask, follow, start
 from dflash_tui.console.acts.reattach import begun
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE, ConsoleError
-from dflash_tui.evals import launch, rundir
+from dflash_tui.evals import rundir
 from dflash_tui.evals.errors import EvaluationError, EvaluationRefused, RunEnded
 from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
 from dflash_tui.evals.preflight import preflight
@@ -91,20 +91,6 @@ async def evaluate(
         except asyncio.CancelledError:
             tell_left(console, job)
             raise
-
-
-async def stop(console: Console) -> None:
-    """Stop the transfer, else the plan or the evaluation that runs, and nothing beside it. What it has moved or
-    measured is kept. Raises TROUBLE."""
-    transfer, pane = console.state.transfer, console.state.evaluation
-    if transfer.state == "running" or pane.state == "planning":
-        console.cancel(transfer.job if transfer.state == "running" else pane.job)
-        return
-    if pane.state != "running" or not pane.run_dir:
-        raise ConsoleError("nothing to stop: no transfer and no evaluation runs")
-    host = console.evaluation_host
-    harness = await ship(host, console.evaluation.root)
-    await launch.stop(host, console.evaluation.python, harness, pane.run_dir)
 
 
 async def look(console: Console, harness: str, checkpoint: str | None, prompts_asked: int) -> Survey:

@@ -11,6 +11,7 @@ from dflash_tui.console.acts import baselines, reattach
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import evaluate as evaluating
 from dflash_tui.console.acts import fetch as fetching
+from dflash_tui.console.acts import stop as stopping
 from dflash_tui.console.acts.shown import baseline_or_notice
 from dflash_tui.console.answers import (
     CaptureAnswer,
@@ -19,6 +20,7 @@ from dflash_tui.console.answers import (
     FetchAnswer,
     Logs,
     Status,
+    StopAnswer,
     entry,
 )
 from dflash_tui.console.console import Console
@@ -112,6 +114,12 @@ async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAns
     )
 
 
+async def stop(console: Console, arguments: argparse.Namespace) -> StopAnswer:
+    """Stop a run that goes on."""
+    done = await stopping.stop_run(console, arguments.result)
+    return StopAnswer(console.evaluation_host.name, done.run_id, done.run_dir, done.state)
+
+
 async def live_now(console: Console) -> dict[str, Any] | None:
     """The training's newest logged step as it is now; None, and a notice, when it can't be read."""
     try:
@@ -161,5 +169,6 @@ COMMANDS: dict[str, Callable[[Console, argparse.Namespace], Awaitable[Any]]] = {
     "fetch": fetch,
     "eval": evaluate,
     "capture": capture,
+    "stop": stop,
     "logs": training_log,
 }
