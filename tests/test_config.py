@@ -46,6 +46,29 @@ def test_reads_the_whole_example() -> None:
     assert [baseline.name for baseline in config.baselines] == ["previous"]
 
 
+def test_a_gate_a_second_cache_a_drafter_as_baseline_and_an_own_harness_can_be_named() -> None:
+    more = (
+        WHOLE.replace('"/root/eval/hs"', '["/root/eval/hs", "/big/hs"]')
+        + """
+[[baseline]]
+name = "z-lab"
+drafter = "/models/z-lab"
+[harness]
+command = ["python", "run_eval.py", "{checkpoint}"]
+results = "/root/eval/eval_results.json"
+"""
+    )
+    more += '[hosts.gate]\njump_only = true\n[hosts.lab]\njump = "gate"\n'
+    config = parse_config(more, "config.toml")
+    assert config.evaluation is not None
+    assert config.evaluation.hidden_states == ("/root/eval/hs", "/big/hs")
+    assert [(item.name, item.drafter, item.file) for item in config.baselines][1] == ("z-lab", "/models/z-lab", "")
+    assert config.harness is not None
+    assert config.harness.results == ("/root/eval/eval_results.json",)
+    assert config.hosts["gate"].jump_only
+    assert config.hosts["lab"].jump == "gate"
+
+
 def test_the_readme_s_example_is_a_valid_config() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text()
     example = readme.split("```toml\n")[1].split("```")[0]
@@ -85,6 +108,37 @@ def test_a_console_that_only_watches_needs_no_evaluation() -> None:
         ("[[baseline]]", '[[baseline]]\nname = "previous"\nfile = "/x"\n[[baseline]]', r"two are called 'previous'"),
         ("[training]", "version = 9\n[training]", r"version: found 9, this dflash-tui knows 1"),
         ("[evaluation]", "[evaluation", r"config.toml: not TOML"),
+        ('ssh = "root@pve1"', "jump_only = true", r"hosts.ct200.via: JUMP_ONLY: found 'pve1', which may be hopped"),
+        ('ssh = "ct129"', "jump_only = true", r"evaluation.host: JUMP_ONLY: found 'ct129'"),
+        ('ssh = "ct129"', 'jump = "gate"', r"hosts.ct129.jump: found 'gate', which no \[hosts.gate\] describes"),
+        (
+            'ssh = "ct129"',
+            'jump = "ct200"',
+            r"hosts.ct129.jump: found 'ct200', expected a host that is reached over SSH",
+        ),
+        ('ssh = "ct129"', "attached = true", r"hosts.ct129.attached: only what a `container` launcher starts ends"),
+        ('via = "pve1"', 'via = "pve1"\njump = "ct129"', r"hosts.ct200.jump: found 'ct129' beside `container`"),
+        ('via = "pve1"', 'via = "pve1"\njump_only = true', r"training.host: JUMP_ONLY"),
+        ('"/root/eval/hs"', "[]", r"evaluation.hidden_states: found an empty list"),
+        ('"/root/eval/hs"', '["/a", "b"]', r"evaluation.hidden_states: found 'b', expected an absolute path"),
+        ('"/root/eval/hs"', '["/a", "/a"]', r"evaluation.hidden_states: '/a' is named twice"),
+        ('host = "ct129"\nfile', 'drafter = "/x"\nfile', r"baseline.previous: found both of `file` and `drafter`"),
+        ('file = "/root/eval/eval_results.json"', "", r"baseline.previous: found neither of `file` and `drafter`"),
+        ("file = ", 'config = "/c.json"\nfile = ', r"baseline.previous.config: belongs to a `drafter`"),
+        ("[[baseline]]", "[harness]\ncommand = []\n[[baseline]]", r"harness.command: found no program"),
+        ("[[baseline]]", "[harness]\n[[baseline]]", r"harness.command is missing"),
+        (
+            "[[baseline]]",
+            '[harness]\ncommand = ["x"]\nresults = "../y"\n[[baseline]]',
+            r"harness.results: found '\.\./y'",
+        ),
+        (
+            "[[baseline]]",
+            '[harness]\ncommand = ["x"]\nprogress = "("\n[[baseline]]',
+            r"harness.progress: .* no regular",
+        ),
+        ("[[baseline]]", '[harness]\ncommand = ["x"]\nprogress = "a"\n[[baseline]]', r"found no group done or total"),
+        ("[[baseline]]", '[harness]\ncommand = ["x"]\nenvironment = {A = 1}\n[[baseline]]', r"a table of strings"),
         ('["pct", "exec", "200", "--"]', '"pct exec 200"', r"hosts.ct200.container: .* expected a list of strings"),
     ],
 )

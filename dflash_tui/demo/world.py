@@ -142,7 +142,7 @@ class DemoWorld:
                 root=str(lab / "eval"),
                 target=str(lab / "models" / "tiny-target"),
                 prompts=str(lab / "prompts.jsonl"),
-                hidden_states=str(lab / "hidden_states"),
+                hidden_states=(str(lab / "hidden_states"),),
                 block_size=self._block_size,
                 threads=1,
             ),

@@ -53,7 +53,7 @@ def bench(root: Path, **evaluation: object) -> Bench:
         "root": str(root / "lab" / "eval"),
         "target": str(lab.target.folder),
         "prompts": str(root / "lab" / "prompts.jsonl"),
-        "hidden_states": str(lab.hidden_states),
+        "hidden_states": (str(lab.hidden_states),),
         "python": sys.executable,
         "threads": 1,
         **evaluation,

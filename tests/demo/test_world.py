@@ -257,7 +257,7 @@ async def test_the_config_names_what_is_there(world: DemoWorld) -> None:
     evaluation = world.config.evaluation
     assert evaluation is not None
     lab = world.hosts[evaluation.host]
-    for path in (evaluation.root, evaluation.target, evaluation.hidden_states, world.baseline):
+    for path in (evaluation.root, evaluation.target, *evaluation.hidden_states, world.baseline):
         assert (await lab.stat(path)).kind == "folder"
     assert (await lab.stat(evaluation.prompts)).kind == "file"
     assert world.hosts.keys() == world.config.hosts.keys()

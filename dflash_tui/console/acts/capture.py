@@ -104,7 +104,7 @@ async def _start(console: Console, job: str, harness: str, before: Survey, missi
     request = CaptureRequest(
         target=settings.target,
         prompts_path=settings.prompts,
-        hidden_states=settings.hidden_states,
+        hidden_states=settings.hidden_states[0],
         taps=await _taps(console, before, harness, job),
         prompts=missing,
         target_name=before.target.name if before.target else "",
@@ -113,7 +113,7 @@ async def _start(console: Console, job: str, harness: str, before: Survey, missi
     )
     now = datetime.fromtimestamp(console.clock(), UTC)
     run_id, run_dir = await rundir.create_run(host, settings.root, f"capture-{now:%Y%m%dT%H%M%SZ}")
-    await host.make_folder(settings.hidden_states)
+    await host.make_folder(settings.hidden_states[0])
     await host.write(posixpath.join(run_dir, "capture.json"), dumps(request, indent=1).encode())
     _home(console, run_id).mkdir(parents=True)  # from now on it is known here
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))

@@ -101,7 +101,7 @@ async def look(console: Console, harness: str, checkpoint: str | None, prompts_a
         checkpoint=checkpoint,
         target=settings.target,
         prompts_path=settings.prompts,
-        hidden_states=settings.hidden_states,
+        hidden_states=settings.hidden_states[0],
         space_at=settings.root,
         drafter_config=drafter.pop("config", None),
         overrides=drafter,
@@ -179,7 +179,8 @@ async def _evaluate(
     harness = await ship(host, settings.root)
     asked, _ = PRESETS[preset]
     found = await look(console, harness, subject.path, asked)
-    wish = Wish(preset, block_size or settings.block_size, settings.threads, settings.prompts, settings.hidden_states)
+    cache = settings.hidden_states[0]
+    wish = Wish(preset, block_size or settings.block_size, settings.threads, settings.prompts, cache)
     facts = (*subject.facts, *baselines.facts(console))
     now = datetime.fromtimestamp(console.clock(), UTC)
     plan = plan_evaluation(wish, subject.origin, found, host.name, harness_file().sha256, facts, now)

@@ -107,7 +107,7 @@ async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAns
     done = await capturing.capture(console)
     return CaptureAnswer(
         host=console.evaluation_host.name,
-        folder=console.evaluation.hidden_states,
+        folder=console.evaluation.hidden_states[0],
         captured=done.captured,
         present=done.present,
         asked=done.asked,

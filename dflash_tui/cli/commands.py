@@ -1,0 +1,95 @@
+"""The commands that answer: parse nothing, call an act, print what it answers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from dflash_tui.cli.exits import DONE, NOT_COMPARABLE
+from dflash_tui.cli.printing import print_answer
+from dflash_tui.cli.running import config_path, open_console, open_store, run_async
+
+
+def online(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command that needs hosts."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from dflash_tui.config import load_config
+        from dflash_tui.console.acts import headless
+
+        async def work() -> int:
+            async with open_console(load_config(config_path(arguments)), open_store(arguments)) as console:
+                answer = await headless.COMMANDS[name](console, arguments)
+            print_answer(answer, arguments)
+            return NOT_COMPARABLE if headless.blocked(answer, arguments) else DONE
+
+        return run_async(work())
+
+    return run
+
+
+def offline(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command that needs only what this workstation keeps."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from dflash_tui.console.acts import kept
+
+        answer = kept.COMMANDS[name](open_store(arguments), arguments)
+        print_answer(answer, arguments)
+        return NOT_COMPARABLE if kept.blocked(answer) else DONE
+
+    return run
+
+
+def report(arguments: argparse.Namespace) -> int:
+    """The report of a run says where its training is now, when the config still watches that training."""
+    from dflash_tui.config import load_config
+    from dflash_tui.console.acts import headless, kept
+
+    store, path = open_store(arguments), config_path(arguments)
+    live = None
+    if path.exists() and kept.trained_as(store, arguments.result) == (config := load_config(path)).training.name:
+
+        async def look() -> dict[str, Any] | None:
+            async with open_console(config, store) as console:
+                return await headless.live_now(console)
+
+        live = asyncio.run(look())
+    print_answer(kept.report(store, arguments, live), arguments)
+    return DONE
+
+
+def logs(arguments: argparse.Namespace) -> int:
+    """The log of a run, or of the training."""
+    return (kept_run if arguments.result else online)("logs")(arguments)
+
+
+def kept_run(name: str) -> Callable[[argparse.Namespace], int]:
+    """A command about one run: where its end is not known here, its host is asked first."""
+
+    def run(arguments: argparse.Namespace) -> int:
+        from dflash_tui.config import load_config
+        from dflash_tui.console.acts import headless, kept
+
+        store, path = open_store(arguments), config_path(arguments)
+
+        async def catch_up(run_id: str) -> None:
+            async with open_console(load_config(path), store) as console:
+                await headless.catch_up(console, run_id, to_the_end=name == "show")
+
+        if path.exists() and (left := kept.unended(store, arguments.result)):
+            asyncio.run(catch_up(left.run_id))
+        return offline(name)(arguments)
+
+    return run
+
+
+def keys(arguments: argparse.Namespace) -> int:
+    """The app's keys."""
+    from dflash_tui.console.answers import Key
+    from dflash_tui.tui.actions import ACTIONS
+
+    print_answer(tuple(Key(item.id, item.keys, item.description, item.group) for item in ACTIONS), arguments)
+    return DONE

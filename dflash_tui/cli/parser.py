@@ -1,0 +1,98 @@
+"""The whole command line: every command, its options, and what runs it. Nothing is loaded until a command runs."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from dflash_tui import __version__
+from dflash_tui.cli import commands, faces
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="dflash-tui",
+        description="Watch a drafter train, move its newest checkpoint, evaluate it, and know how far to believe it. "
+        "Without a command: the app.",
+    )
+    parser.add_argument("--version", action="version", version=f"dflash-tui {__version__}")
+    parser.add_argument("--config", type=Path, help="config file (default: config.toml in the user's config folder)")
+    parser.add_argument("--state", type=Path, help="folder that keeps runs and pins (default: the user's state folder)")
+    parser.add_argument("--theme", help="theme of the app")
+    parser.set_defaults(run=faces.app, json=False)
+    listed = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str, data: bool = True) -> Any:
+        sub = listed.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        if data:
+            sub.add_argument("--json", action="store_true", help="print JSON")
+        return sub
+
+    command("status", commands.online("status"), "the training as it is now")
+    command("checkpoints", commands.online("checkpoints"), "the training's checkpoints, newest last")
+    fetch = command("fetch", commands.online("fetch"), "move the newest complete checkpoint to the evaluation host")
+    fetch.add_argument("--step", type=_step, help="this step instead of the newest")
+    evaluate = command("eval", commands.online("eval"), "fetch and evaluate the newest complete checkpoint")
+    evaluate.add_argument("--preset", choices=("quick", "full"), default="quick")
+    evaluate.add_argument("--step", type=_step, help="this step instead of the newest")
+    evaluate.add_argument("--block-size", type=_block_size, default=0, help="tokens in a block, anchor included")
+    evaluate.add_argument("--again", action="store_true", help="evaluate even if the same request was answered before")
+    evaluate.add_argument("--against", help="run id, pin name or result file to compare with")
+    command("capture", commands.online("capture"), "make the hidden states that are missing, from the target")
+    stop = command("stop", commands.online("stop"), "stop an evaluation that runs; what it has measured is kept")
+    stop.add_argument("result", metavar="RUN", help="run id, or the unique beginning of one")
+    command("runs", commands.offline("runs"), "runs and pins kept on this workstation")
+    show = command(
+        "show", commands.kept_run("show"), "one result with its caveats; of a run that still runs, when it ends"
+    )
+    show.add_argument("result", metavar="RUN", help="run id, pin name or result file")
+    logs = command("logs", commands.logs, "a run's log, or the training's")
+    logs.add_argument("result", metavar="RUN", nargs="?", help="run id; without it the training's log")
+    logs.add_argument("-n", "--lines", type=_lines, default=50, help="how many last lines (default 50)")
+    load = command("import", commands.offline("import"), "pin a result file of any known shape")
+    load.add_argument("file", type=Path)
+    load.add_argument("--as", dest="name", help="name of the pin (default: the file's name)")
+    load.add_argument("--replace", action="store_true", help="let the name mean this file from now on")
+    pin = command("pin", commands.offline("pin"), "pin a result as a baseline")
+    pin.add_argument("result", metavar="RUN", help="run id or result file")
+    pin.add_argument("--as", dest="name", help="name of the pin")
+    pin.add_argument("--replace", action="store_true", help="let the name mean this result from now on")
+    compare = command(
+        "compare", commands.offline("compare"), "compare two results, and say how far that can be believed"
+    )
+    compare.add_argument("current", metavar="A", help="run id, pin name or result file")
+    compare.add_argument("--common", action="store_true", help="on the common prompts and the common horizon only")
+    compare.add_argument("previous", metavar="B", help="run id, pin name or result file")
+    report = command("report", commands.report, "the Markdown report of a run")
+    report.add_argument("result", metavar="RUN", help="run id, pin name or result file")
+    report.add_argument("--with", dest="others", metavar="RUN", action="append", default=[], help="shown beside it")
+    report.add_argument("--against", metavar="BASELINE", help="run id, pin name or result file")
+    demo = command("demo", faces.demo, "everything for real, small, on this machine alone")
+    demo.add_argument("--headless", action="store_true", help="no app: evaluate checkpoints, print them, end")
+    demo.add_argument("--block-size", type=_block_size, default=0, help="evaluate at this block size instead of 16")
+    demo.add_argument("--capture", action="store_true", help="with --headless: capture all ten prompts first")
+    command("keys", commands.keys, "the app's keys")
+    return parser
+
+
+def _block_size(text: str) -> int:
+    return _whole(text, 2, 256)
+
+
+def _lines(text: str) -> int:
+    return _whole(text, 1, 1_000_000)
+
+
+def _step(text: str) -> int:
+    return _whole(text, 0, 10**15)
+
+
+def _whole(text: str, least: int, most: int) -> int:
+    value = int(text) if text.isdecimal() and len(text) < 20 else -1
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"found {text[:40]!r}, expected a whole number from {least} to {most}")
+    return value

@@ -1,0 +1,26 @@
+"""stdout is data, stderr is narration."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+
+def narrate(sentence: str) -> None:
+    """A line for the person who watches a headless command."""
+    from dflash_tui.console.words import plain
+
+    print(plain(sentence), file=sys.stderr, flush=True)
+
+
+def print_answer(answer: Any, arguments: argparse.Namespace) -> None:
+    """The answer as text, or with --json as JSON, on stdout."""
+    from dflash_tui.console.words import as_json, as_text
+
+    """The answer as text, or with --json as JSON, on stdout."""
+    encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
+    if arguments.json:
+        print(as_json(answer, encoding), flush=True)
+    else:  # a terminal without τ still shows the rest
+        print(as_text(answer).encode(encoding, "backslashreplace").decode(encoding), flush=True)

@@ -1,0 +1,55 @@
+"""What a command runs on: the config that is meant, the store, and a console that is closed at the end."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dflash_tui.cli.printing import narrate
+
+if TYPE_CHECKING:
+    from dflash_tui.config import Config
+    from dflash_tui.console.console import Console
+    from dflash_tui.results.store import Store
+
+
+def config_path(arguments: argparse.Namespace) -> Path:
+    """The config file that is used."""
+    from platformdirs import user_config_path
+
+    return arguments.config or user_config_path("dflash-tui") / "config.toml"
+
+
+def open_store(arguments: argparse.Namespace) -> Store:
+    """The workstation's runs and pins."""
+    from platformdirs import user_state_path
+
+    from dflash_tui.results.store import Store
+
+    return Store(arguments.state or user_state_path("dflash-tui"))
+
+
+@asynccontextmanager
+async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
+    """A console over the config's hosts, narrating on stderr, closed at the end."""
+    from dflash_tui.console.console import Console
+    from dflash_tui.console.narration import narrator
+
+    console = Console(config, store, told=narrator(narrate))
+    try:
+        yield console
+    finally:
+        await console.close()
+
+
+def run_async(work: Awaitable[int]) -> int:
+    """Run to the end; an interrupt cancels the work, which cleans up, and comes out as KeyboardInterrupt."""
+
+    async def run() -> int:
+        return await work
+
+    return asyncio.run(run())
