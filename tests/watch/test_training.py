@@ -112,8 +112,6 @@ async def test_reads_the_story_once_with_every_fact_and_its_source(tmp_path: Pat
 
 async def test_reads_the_story_inside_a_busybox_container(tmp_path: Path) -> None:
     pct = Pct(tmp_path)
-    for applet in ("tail", "date"):
-        (pct.root / "bin" / applet).symlink_to("busybox")
     shutil.copyfile(STORY / "train.log", pct.root / "data" / "train.log")
     save(pct.root / "data" / "checkpoints", 4000)
     save(pct.root / "data" / "checkpoints", 6000, keep=0.7, age=3)
