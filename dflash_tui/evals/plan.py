@@ -127,7 +127,7 @@ def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> Non
 
 def request_id(manifest: Manifest) -> str:
     """What makes two evaluations the same: weights, resolved settings, target, preset, prompts, cache, harness."""
-    settings = to_data(manifest.drafter)
+    settings = to_data(manifest.settings)
     settings.pop("sources")
     asked = {
         "weights": manifest.checkpoint.weights_id,
@@ -150,7 +150,7 @@ def _prompt(item: SurveyedPrompt) -> PromptRef:
 def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: datetime) -> tuple[Fact, ...]:
     at = _iso(now.timestamp())
     assert found.checkpoint is not None
-    checkpoint, settings = Source(origin.host, origin.path), manifest.drafter
+    checkpoint, settings = Source(origin.host, origin.path), manifest.settings
     cache, prompts = Source(host, manifest.hidden_states), Source(host, manifest.prompts_path)
     plan = Source(host, "", "plan")
     facts = [
@@ -204,7 +204,7 @@ def _identity(used: Sequence[SurveyedPrompt]) -> dict[str, object] | None:
 def _words(manifest: Manifest, host: str) -> tuple[str, ...]:
     asked, present = len(manifest.prompts), sum(prompt.features is not None for prompt in manifest.prompts)
     covered = f"{present} of {_counted(asked, 'prompt')} {'has' if asked == 1 else 'have'}"
-    settings: DrafterSettings = manifest.drafter
+    settings: DrafterSettings = manifest.settings
     trained = f", trained at {settings.block_size}" if settings.block_size != manifest.block_size else ""
     checkpoint = manifest.checkpoint
     step = f"step {checkpoint.step} of {checkpoint.training}" if checkpoint.step is not None else checkpoint.path

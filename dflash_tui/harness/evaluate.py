@@ -68,13 +68,15 @@ def evaluate(run_dir: Path) -> None:
 
 
 def _check_request(manifest: Manifest) -> None:
+    if manifest.external is not None:
+        raise Refused(f"{rundir.MANIFEST}: asks for a script of the user's own; carry it out with: external")
     if manifest.anchors != "spaced":
         raise Refused(f"{rundir.MANIFEST}: anchors {manifest.anchors!r}; this harness knows the policy 'spaced'")
     if manifest.block_size < 2:
         raise Refused(
             f"{rundir.MANIFEST}: block_size {manifest.block_size}; a block is an anchor and at least one slot"
         )
-    if manifest.drafter.sample_from_anchor:
+    if manifest.settings.sample_from_anchor:
         raise Refused(
             f"{manifest.checkpoint.path}: sample_from_anchor is set: slot 0 predicts the next token too, "
             "which this harness does not evaluate"
@@ -87,7 +89,7 @@ def _plan(run_dir: Path, manifest: Manifest, prompt: PromptRef) -> PlannedPrompt
     path = Path(manifest.hidden_states) / prompt.features
     try:
         header = read_features_header(path)
-        check_identity(header, manifest.drafter, prompt.sha256, manifest.target.config_sha256)
+        check_identity(header, manifest.settings, prompt.sha256, manifest.target.config_sha256)
         if prompt.features_id is not None and prompt.features_id != header.header_id:
             raise PromptRefused(f"{path}: is not the file that was there when this run was planned; evaluate again")
     except PromptRefused as error:
@@ -109,7 +111,7 @@ def _load(run_dir: Path, manifest: Manifest, maps: Maps) -> tuple[Drafter, Vocab
     if manifest.target.config_sha256 and target.config_sha256 != manifest.target.config_sha256:
         raise HarnessError(f"{target.folder}/config.json: has changed since this run was planned; evaluate again")
     checkpoint = open_checkpoint(run_dir / manifest.checkpoint.linked, maps)
-    found = audit_data(checkpoint, manifest.drafter)
+    found = audit_data(checkpoint, manifest.settings)
     rundir.write(run_dir / rundir.AUDIT, found)
     check_audit(checkpoint, found)
     weights = identify(checkpoint.structure, checkpoint.files, target)
@@ -124,7 +126,7 @@ def _load(run_dir: Path, manifest: Manifest, maps: Maps) -> tuple[Drafter, Vocab
     for name, state in (("embedding", weights.embedding), ("head", weights.head)):
         if state == "own":
             rundir.say(run_dir, f"the checkpoint's own {name} differs from the target's and is used")
-    return build(checkpoint, manifest.drafter, target, weights)
+    return build(checkpoint, manifest.settings, target, weights)
 
 
 def _draft(
@@ -137,7 +139,7 @@ def _draft(
     progress: Progress,
 ) -> list[BlockRecord]:
     features = open_features(plan.header, maps)
-    check_data(features, manifest.drafter, vocabulary.embedding.shape[0], max(plan.anchors))
+    check_data(features, manifest.settings, vocabulary.embedding.shape[0], max(plan.anchors))
     total = len(plan.anchors)
     if total < manifest.blocks_per_prompt:
         rundir.say(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Optional, Tuple
 
 from dflash_tui.records.checkpoint import Audit
+from dflash_tui.records.external import ExternalRequest
 from dflash_tui.records.facts import Fact
 from dflash_tui.records.settings import DrafterSettings
 
@@ -55,7 +56,11 @@ class TargetRef:
 class Manifest:
     """`blocks_per_prompt`: 30 (full) or 15 (quick); `anchors`: the policy's name, "spaced"; `block_size`: tokens in a
     block as evaluated. `request_id` hashes what makes two evaluations the same (weights, resolved settings, target,
-    preset, prompts, cache, harness)."""
+    preset, prompts, cache, harness).
+
+    `external`: the user's own script evaluates. Only then may `drafter` or `audit` be None, for a checkpoint that we
+    can't read, and `anchors` "" and `block_size` 0 where only the script knows them.
+    """
 
     version: int
     run_id: str
@@ -65,8 +70,8 @@ class Manifest:
     blocks_per_prompt: int
     block_size: int
     checkpoint: CheckpointRef
-    drafter: DrafterSettings
-    audit: Audit
+    drafter: Optional[DrafterSettings]
+    audit: Optional[Audit]
     target: TargetRef
     prompts_path: str
     prompts: Tuple[PromptRef, ...]
@@ -78,3 +83,11 @@ class Manifest:
     command: Tuple[str, ...] = ()
     versions: Dict[str, str] = field(default_factory=dict)
     facts: Tuple[Fact, ...] = ()
+    external: Optional[ExternalRequest] = None
+
+    @property
+    def settings(self) -> DrafterSettings:
+        """The drafter's settings, which every evaluation of our own harness has. Raises ValueError without."""
+        if self.drafter is None:
+            raise ValueError(f"{self.run_id}: its drafter's settings are unknown, which only an own script can do with")
+        return self.drafter

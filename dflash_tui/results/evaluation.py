@@ -202,7 +202,7 @@ def _facts(folder: Path, manifest: Manifest) -> tuple[Fact, ...]:
     facts = [
         Fact("weights.audit", to_data(manifest.audit), replace(home, where="audit"), at),
         Fact("eval.block_size", manifest.block_size, replace(home, where="block_size"), at),
-        Fact("eval.taps", list(manifest.drafter.taps), replace(home, where="drafter.taps"), at),
+        Fact("eval.taps", list(manifest.settings.taps), replace(home, where="drafter.taps"), at),
         Fact("link.method", manifest.checkpoint.link_method, replace(home, where="checkpoint.link_method"), at),
         *manifest.facts,
     ]

@@ -170,7 +170,7 @@ def test_a_target_that_changed_since_the_plan_is_not_used(tiny: World) -> None:
 
 
 def test_drafting_from_the_anchor_is_refused_for_now(tiny: World) -> None:
-    drafter = replace(tiny.manifest.drafter, sample_from_anchor=True)
+    drafter = replace(tiny.manifest.settings, sample_from_anchor=True)
     run_dir = tiny.write(replace(tiny.manifest, drafter=drafter))
     assert harness("evaluate", run_dir, "--foreground").returncode == 1
     assert "sample_from_anchor" in str(ended(run_dir).error)
