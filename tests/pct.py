@@ -89,7 +89,7 @@ def execute(vmid, state, words):
             os.chroot(ROOT)
             os.chdir("/")
         except OSError as error:
-            print("lxc-attach: %s: attach.c: lxc_attach: %s - Failed to attach" % (vmid, error.strerror), file=sys.stderr)
+            os.write(2, os.fsencode("lxc-attach: %s: attach.c: %s - Failed to attach\\n" % (vmid, error.strerror)))
             os._exit(1)
         for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores some, and that is inherited
             signal.signal(number, signal.SIG_DFL)
@@ -166,7 +166,10 @@ def main(words):
 main(sys.argv[1:])
 '''
 
-_APPLETS = "cat cp date dd df echo env find kill ln mkdir mv printf readlink rm sh sha256sum sleep stat sync tail test touch true"
+_APPLETS = (
+    "cat cp date dd df echo env find kill ln mkdir mv printf readlink rm sh sha256sum sleep stat sync tail test touch "
+    "true"
+)
 
 
 class Pct:

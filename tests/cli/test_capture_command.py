@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import DEMO, Desk, tree
+from tests.cli.world import DEMO, Desk
 from tests.test_readme import documented
+from tests.workstation import tree
 
 PRESENT = "fizzbuzz"
 

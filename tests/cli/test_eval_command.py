@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import FILES_OF_A_RUN, Desk
+from tests.cli.world import Desk
 from tests.test_readme import documented
+from tests.workstation import FILES_OF_A_RUN
 
 
 def caveats(result: Any) -> dict[tuple[str, str], Any]:

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from dflash_tui import __version__
-from tests.cli.world import STORY, Desk
+from tests.cli.world import Desk
 from tests.test_readme import documented
+from tests.workstation import STORY
 
 PREVIOUS = STORY / "eval_results.json"
 

@@ -20,7 +20,8 @@ from dflash_tui.config import load_config
 from dflash_tui.console.console import Console
 from dflash_tui.harness.process import start_ticks
 from dflash_tui.results.store import Store
-from tests.cli.world import Desk, line_with, tree, until
+from tests.cli.world import Desk
+from tests.workstation import line_with, tree, until
 
 BIG = 96 << 20
 

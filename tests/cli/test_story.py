@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import STORY, Desk
+from tests.cli.world import Desk
 from tests.story import read, stories
+from tests.workstation import STORY
 
 FROM_FILES = {
     "ANCHOR_POLICY_MISMATCH",

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.world import RAW, Desk
+from tests.cli.world import Desk
 from tests.test_readme import documented
+from tests.workstation import RAW
 
 
 def test_status_reads_the_training_once(world: Desk) -> None:

@@ -4,241 +4,30 @@ evaluates. Commands run as processes with a HOME of their own."""
 from __future__ import annotations
 
 import getpass
-import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
 
 import dflash_tui
-from dflash_tui.records.codec import loads
-from dflash_tui.records.manifest import Manifest
-from dflash_tui.records.process import ProcessRecord
-from tests.cases import known
-from tests.harness.world import REPOSITORY, World, world
+from tests.harness.world import world
 from tests.pct import Pct
 from tests.sshd import Sshd, processes_with, running_sshd
+from tests.workstation import RAW, STORY, Login, Workstation, tree, write_ssh
 
-STORY = known("cases/story")
-RAW = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
 DEMO = Path(dflash_tui.__file__).parent / "demo" / "data"
-SECONDS = 120.0
-FILES_OF_A_RUN = ("manifest.json", "blocks.jsonl", "results.json", "log.txt", "progress.jsonl", "exit.json")
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A command that has ended."""
+class Desk(Workstation):
+    """`before` holds both sides' files as they were."""
 
-    argv: tuple[str, ...]
-    code: int
-    out: str
-    err: str
-
-    @property
-    def data(self) -> Any:
-        """stdout as exactly one strict JSON document; the command must have ended well."""
-        assert self.code in (0, 3), self
-        return json.loads(self.out, parse_constant=_not_json)
-
-    def failed(self, code: int) -> str:
-        """The one sentence of a command that failed with `code`: nothing on stdout, no traceback."""
-        assert self.code == code, self
-        assert self.out == "", self
-        assert "Traceback" not in self.err, self
-        return self.err.strip().splitlines()[-1]
-
-
-@dataclass(frozen=True)
-class Desk:
-    """`home` is the user's HOME, `container` the training's root folder as this machine sees it, `lab` the evaluation
-    host's folder with a real target, prompts and hidden states. `before` holds both sides' files as they were."""
-
-    root: Path
-    home: Path
-    container: Path
-    lab: World
     pve: Sshd
     ct129: Sshd
     before: dict[Path, dict[str, tuple[int, int, bytes]]]
-
-    @property
-    def state(self) -> Path:
-        """The folder that keeps runs and pins."""
-        return self.root / "state"
-
-    @property
-    def temporary(self) -> Path:
-        """TMPDIR of the commands."""
-        return self.root / "tmp"
-
-    @property
-    def evaluations(self) -> Path:
-        """The folder on the evaluation host that receives runs, checkpoints and the harness."""
-        return self.lab.root / "eval"
-
-    @property
-    def config(self) -> Path:
-        """The config file in the user's config folder."""
-        return self.home / ".config" / "dflash-tui" / "config.toml"
-
-    def environment(self) -> dict[str, str]:
-        """What a login shell of this user would have."""
-        return {
-            "HOME": os.fspath(self.home),
-            "PATH": os.environ["PATH"],
-            "LANG": "C.UTF-8",
-            "USER": getpass.getuser(),
-            "TMPDIR": os.fspath(self.temporary),
-            "PYTHONPATH": os.fspath(REPOSITORY),
-        }
-
-    def command(self, *argv: str | Path, state: Path | None = None) -> list[str]:
-        """A command as the shell would start it."""
-        words = (os.fspath(word) for word in argv)
-        return [sys.executable, "-m", "dflash_tui", "--state", os.fspath(state or self.state), *words]
-
-    def run(self, *argv: str | Path, state: Path | None = None) -> Ran:
-        """Run a command to its end."""
-        done = subprocess.run(
-            self.command(*argv, state=state),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            cwd=self.home,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
-        return Ran(tuple(done.args), done.returncode, done.stdout, done.stderr)
-
-    def json(self, *argv: str | Path, state: Path | None = None) -> Any:
-        """What a command answers with --json."""
-        ran = self.run(*argv, "--json", state=state)
-        assert ran.code == 0, ran
-        return ran.data
-
-    def begin(self, *argv: str | Path, state: Path | None = None) -> subprocess.Popen[str]:
-        """Start a command and go on."""
-        return subprocess.Popen(
-            self.command(*argv, state=state),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            cwd=self.home,
-            env=self.environment(),
-            # Tests may run where interrupts are ignored, and a child would inherit that.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-
-    def other_config(self, name: str, **changes: dict[str, Any]) -> Path:
-        """A config file of another name, for --config."""
-        path = self.root / name
-        path.write_text(self.config_text(**changes), encoding="utf-8")
-        return path
-
-    def config_text(self, **changes: dict[str, Any]) -> str:
-        """The config as the README shows it; `changes` replaces keys of its tables (`hosts__pve1` is hosts.pve1), and a
-        table that is changed to {} is left out."""
-        prefix = [os.fspath(self.container.parent / "pct"), "exec", "200", "--"]
-        tables: dict[str, dict[str, Any]] = {
-            "training": {
-                "host": "ct200",
-                "log": "/data/slammed5/train.log",
-                "checkpoints": "/data/slammed5/checkpoints",
-                "arguments": "/data/slammed5/train_args.json",
-            },
-            "evaluation": {
-                "host": "ct129",
-                "root": os.fspath(self.evaluations),
-                "target": os.fspath(self.lab.target.folder),
-                "prompts": os.fspath(self.lab.root / "prompts.jsonl"),
-                "hidden_states": os.fspath(self.lab.hidden_states),
-                "python": sys.executable,
-                "threads": 1,
-            },
-            "drafter": {"config": os.fspath(self.lab.case.folder / "config.json")},
-            "hosts.pve1": {"ssh": "pve1"},
-            "hosts.ct200": {"via": "pve1", "container": prefix},
-            "hosts.ct129": {"ssh": "ct129"},
-            "[[baseline]]": {
-                "name": "previous",
-                "host": "ct129",
-                "file": os.fspath(self.evaluations / "previous.json"),
-            },
-        }
-        for name, values in changes.items():
-            key = "[[baseline]]" if name == "baseline" else f"{name.replace('__', '.')}"
-            tables[key] = {**tables.get(key, {}), **values} if values else {}
-        return "\n".join(
-            (name if name.startswith("[") else f"[{name}]")
-            + "\n"
-            + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-            for name, values in tables.items()
-            if values
-        )
-
-    def save(self, step: int, training: str = "slammed5") -> Path:
-        """A checkpoint in the container, as its trainer would save it."""
-        folder = self.container / "data" / training / "checkpoints" / f"step_{step}"
-        folder.mkdir(parents=True)
-        shutil.copyfile(RAW, folder / "checkpoint.pt")
-        return folder / "checkpoint.pt"
-
-    def run_dirs(self) -> set[str]:
-        """The run directories on the evaluation host."""
-        runs = self.evaluations / "runs"
-        return {path.name for path in runs.iterdir()} if runs.exists() else set()
-
-    def manifest(self, run_id: str) -> Manifest:
-        """A run's manifest on the evaluation host."""
-        path = self.evaluations / "runs" / run_id / "manifest.json"
-        return loads(Manifest, path.read_bytes(), str(path))
-
-    def process(self, run_id: str) -> ProcessRecord:
-        """The process of a run."""
-        path = self.evaluations / "runs" / run_id / "process.json"
-        return loads(ProcessRecord, path.read_bytes(), str(path))
-
-
-def _not_json(word: str) -> object:
-    raise AssertionError(f"{word} is no JSON")
-
-
-def line_with(stream: IO[str] | None, text: str) -> str:
-    """Wait for a line of a running command that has `text` in it."""
-    assert stream is not None
-    seen = []
-    for line in stream:
-        seen.append(line)
-        if text in line:
-            return line
-    raise AssertionError(f"ended without {text!r}: {seen}")
-
-
-def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Every file below a folder: inode, mtime in nanoseconds, content."""
-    return {
-        os.fspath(path.relative_to(folder)): (path.stat().st_ino, path.stat().st_mtime_ns, path.read_bytes())
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not path.is_symlink()
-    }
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.02)
 
 
 @contextmanager
@@ -248,12 +37,11 @@ def desk(root: Path) -> Iterator[Desk]:
         (root / name).mkdir()
     with running_sshd(root / "pve") as pve, running_sshd(root / "ct129") as ct129:
         made = Desk(root, root / "home", Pct(root / "pve").root, world(root / "lab"), pve, ct129, {})
-        _training(made)
-        _user(made)
-        _older_results(made)
+        made.fill()
+        _others(made)
+        write_ssh(made.home, [_login("pve1", pve), _login("ct129", ct129)])
         made.before.update({folder: tree(folder) for folder in (made.container, made.lab.root)})
-        made.config.parent.mkdir(parents=True)
-        made.config.write_text(made.config_text(), encoding="utf-8")
+        made.write_config()
         try:
             yield made
         finally:
@@ -262,38 +50,16 @@ def desk(root: Path) -> Iterator[Desk]:
                     os.kill(pid, signal.SIGKILL)
 
 
-def _training(made: Desk) -> None:
-    folder = made.container / "data" / "slammed5"
-    folder.mkdir(parents=True)
-    for name in ("train.log", "train_args.json"):
-        shutil.copyfile(STORY / name, folder / name)
-    made.save(4000)
-
-
-def _older_results(made: Desk) -> None:
+def _others(made: Desk) -> None:
     """A result file at a fixed path, and a run directory that a console of another workstation has made."""
     old = made.evaluations / "runs" / "slammed5-step3000-quick-b16-20260520T101500Z"
     (old / "checkpoint").mkdir(parents=True)
     for name in ("manifest.json", "results.json", "exit.json"):
         (old / name).write_text('{"of": "another workstation"}\n')
     shutil.copyfile(RAW, old / "checkpoint" / "checkpoint.pt")
-    for path in (made.evaluations / "previous.json", made.lab.root / "eval_results.json"):
-        shutil.copyfile(STORY / "eval_results.json", path)
+    shutil.copyfile(STORY / "eval_results.json", made.lab.root / "eval_results.json")
 
 
-def _user(made: Desk) -> None:
-    """`~/.ssh` with aliases, an identity for each host and both hosts' keys."""
-    folder = made.home / ".ssh"
-    folder.mkdir(mode=0o700)
-    blocks, known = [], []
-    for alias, server in (("pve1", made.pve), ("ct129", made.ct129)):
-        identity = folder / f"id_{alias}"
-        shutil.copyfile(server.folder / "client_key", identity)
-        identity.chmod(0o600)
-        blocks.append(
-            f"Host {alias}\n  HostName 127.0.0.1\n  Port {server.port}\n  User {getpass.getuser()}\n"
-            f"  IdentityFile ~/.ssh/{identity.name}\n  IdentitiesOnly yes\n"
-        )
-        known.append(f"[127.0.0.1]:{server.port} {server.host_key}\n")
-    (folder / "config").write_text("\n".join(blocks))
-    (folder / "known_hosts").write_text("".join(known))
+def _login(alias: str, server: Sshd) -> Login:
+    options: dict[str, str | int] = {"HostName": "127.0.0.1", "Port": server.port, "User": getpass.getuser()}
+    return Login(alias, options, server.folder / "client_key", f"[127.0.0.1]:{server.port} {server.host_key}")
