@@ -38,7 +38,10 @@ class Fact:
     ``prompts.short``             {prompt, tokens, horizon}: a completion that leaves no anchor a full horizon
     ``cache.files``               {prompt id: mtime ISO}: hidden-state files
     ``cache.identity``            the cache's recorded key (dict), or null when it records none
-    ``cache.refused``             {prompt, reason}: hidden states that were there and could not be used
+    ``cache.refused``             {prompt, reason, foreign}: hidden states that were there and could not be used;
+                                  foreign: because they are of another target, other layers or another text
+    ``cache.chosen``              {folder, why, usable: {folder: prompts}}: the hidden states used, of which ones
+    ``eval.like``                 {name, sha256, copied, unrecorded}: the result that an evaluation was to be like
     ``target.identity``           {name, target_config_sha256} of the evaluation's target
     ``weights.id``                weights_id of what the harness really loaded
     ``harness.versions``          {python, torch} that evaluated
@@ -48,6 +51,7 @@ class Fact:
     ``link.method``               "hardlink" | "reflink" | "copy" | "symlink"
     ``baselines.configured``      list of names
     ``baselines.found``           list of names
+    ``baselines.withheld``        {name, reason}: a configured baseline that could not be read or evaluated
     ``host.jump_only``            list of host names
     """
 

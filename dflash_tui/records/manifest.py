@@ -56,7 +56,7 @@ class TargetRef:
 class Manifest:
     """`blocks_per_prompt`: 30 (full) or 15 (quick); `anchors`: the policy's name, "spaced"; `block_size`: tokens in a
     block as evaluated. `request_id` hashes what makes two evaluations the same (weights, resolved settings, target,
-    preset, prompts, cache, harness).
+    preset, prompts, cache, harness). `baseline`: the configured baseline that this is a run of, "" for any other.
 
     `external`: the user's own script evaluates. Only then may `drafter` or `audit` be None, for a checkpoint that we
     can't read, and `anchors` "" and `block_size` 0 where only the script knows them.
@@ -84,6 +84,7 @@ class Manifest:
     versions: Dict[str, str] = field(default_factory=dict)
     facts: Tuple[Fact, ...] = ()
     external: Optional[ExternalRequest] = None
+    baseline: str = ""
 
     @property
     def settings(self) -> DrafterSettings:

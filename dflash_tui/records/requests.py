@@ -28,16 +28,19 @@ class CaptureRequest:
 class SurveyRequest:
     """Standard input of ``survey``. A path that is not given is not looked at.
 
-    `overrides` are drafter settings by field name, as the user gave them; `prompts_asked` limits the set to its first
-    so many.
+    `hidden_states` are folders; each is looked through. `overrides` are drafter settings by field name, as the user
+    gave them for the watched training; a `foreign` drafter belongs to none, which only changes what is advised where
+    its settings are not known. `prompts_asked` limits the set to its first so many; `prompts` are ids, asked instead.
     """
 
     checkpoint: str | None = None
     target: str | None = None
     prompts_path: str | None = None
-    hidden_states: str | None = None
+    hidden_states: tuple[str, ...] = ()
     space_at: str | None = None
     drafter_config: str | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
+    foreign: bool = False
     prompts_asked: int | None = None
+    prompts: tuple[str, ...] = ()
     weights_id: bool = True

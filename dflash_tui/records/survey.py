@@ -20,7 +20,8 @@ class SurveyProblem:
 
 @dataclass(frozen=True)
 class SurveyedHost:
-    """The machine. Bytes throughout; None where it does not tell. `cpus_usable`: what processes may use."""
+    """The machine. Bytes throughout; None where it does not tell. `cpus_usable`: what processes may keep busy;
+    `memory_available`: what they may still take, within `memory_limit`, the container's own limit."""
 
     hostname: str
     boot_id: str
@@ -51,7 +52,8 @@ class SurveyedTarget:
 @dataclass(frozen=True)
 class SurveyedPrompt:
     """A prompt that was asked for. `found`: a hidden-state file is there; `features`: its name when it can be used.
-    `identity` is what the file records of its origin; `refused` why a file that is there can't be used."""
+    `identity` is what the file records of its origin; `refused` why a file that is there can't be used, `foreign` that
+    it is because of its origin (another target, other layers, another text), not of damage."""
 
     id: str
     sha256: str
@@ -65,6 +67,18 @@ class SurveyedPrompt:
     prompt_len: int | None = None
     completion_len: int | None = None
     refused: str | None = None
+    foreign: bool = False
+
+
+@dataclass(frozen=True)
+class SurveyedCache:
+    """A folder of hidden states: what it has for each prompt that was asked for, in that order, and the anonymous
+    memory in bytes that an evaluation on it takes (None when the settings are unknown)."""
+
+    folder: str
+    prompts: tuple[SurveyedPrompt, ...]
+    memory_needed: int | None
+    problems: tuple[SurveyProblem, ...]
 
 
 @dataclass(frozen=True)
@@ -86,8 +100,22 @@ class SurveyedCheckpoint:
 
 
 @dataclass(frozen=True)
+class SurveyedRun:
+    """A run below the root that works on that host now, or waits for its turn (`phase` "queued"). `request_id` is "" of
+    a capture; `memory` the bytes that end with it, None where that is not told."""
+
+    run_id: str
+    request_id: str
+    phase: str
+    memory: int | None
+
+
+@dataclass(frozen=True)
 class Survey:
-    """The whole answer. `memory_needed` in bytes of anonymous memory, None when the settings are unknown."""
+    """The whole answer. `prompts` are those asked for, without hidden states until one of `caches`, the folders in the
+    order asked, is chosen (`evals.caches`), as are `memory_needed` and the problems of each. `memory_needed` in bytes
+    of anonymous memory, None when the settings are unknown; `working` are the runs that have the turn or wait for it,
+    the earliest started first."""
 
     version: int
     host: SurveyedHost
@@ -96,3 +124,5 @@ class Survey:
     prompts: tuple[SurveyedPrompt, ...]
     memory_needed: int | None
     problems: tuple[SurveyProblem, ...]
+    working: tuple[SurveyedRun, ...] = ()
+    caches: tuple[SurveyedCache, ...] = ()
