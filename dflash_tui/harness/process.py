@@ -8,7 +8,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -99,11 +99,12 @@ def carry_out(run_dir: Path, work: Callable[[Path], None], started: Callable[[],
     return ending.code
 
 
-def detach(run_dir: Path, work: Callable[[Path], None]) -> None:
+def detach(run_dir: Path, work: Callable[[Path], None], *, shut: Sequence[int] = ()) -> None:
     """`carry_out` in a process that outlives the caller and its terminal; returns once process.json is written.
 
-    Double fork, own session, stdin from /dev/null, stdout and stderr into log.txt. Must come before any thread exists.
-    Raises HarnessError when the detached process died before it could record itself.
+    Double fork, own session, stdin from /dev/null, stdout and stderr into log.txt; the caller's descriptors `shut` are
+    closed there. Must come before any thread exists. Raises HarnessError when the detached process died before it could
+    record itself.
     """
     told, tell = os.pipe()
     child = os.fork()
@@ -117,7 +118,8 @@ def detach(run_dir: Path, work: Callable[[Path], None]) -> None:
         return
     code = 1
     try:
-        os.close(told)
+        for descriptor in (told, *shut):
+            os.close(descriptor)
         os.setsid()
         if os.fork():
             os._exit(0)

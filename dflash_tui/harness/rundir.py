@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from dflash_tui.records import codec
 from dflash_tui.records.manifest import Manifest
 from dflash_tui.records.process import ProgressRecord
 
+RUNS = "runs"
 MANIFEST, CAPTURE = "manifest.json", "capture.json"
 PROCESS, EXIT = "process.json", "exit.json"
 PROGRESS, LOG = "progress.jsonl", "log.txt"
@@ -77,18 +78,23 @@ def threads_wanted(run_dir: Path, file: str) -> int:
 
 
 class Progress:
-    """progress.jsonl of a run: its lines, and its mtime as a heartbeat while the block under `with` runs."""
+    """progress.jsonl of a run: its lines, and its mtime as a heartbeat while the block under `with` runs. `beat` is
+    called at each heartbeat, in a thread of its own."""
 
-    def __init__(self, run_dir: Path, total: int) -> None:
+    def __init__(self, run_dir: Path, total: int, beat: Callable[[], None] = lambda: None) -> None:
         self.total = total
+        self._at_each = beat
         self.done = 0
         self._path = run_dir / PROGRESS
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
-    def report(self, phase: str, prompt: str = "", prompt_done: int = 0, prompt_total: int = 0) -> None:
+    def report(
+        self, phase: str, prompt: str = "", prompt_done: int = 0, prompt_total: int = 0, *, behind: str = ""
+    ) -> None:
         """One line; `done` and `total` are the run's own counts."""
-        append(self._path, [ProgressRecord(now(), phase, self.done, self.total, prompt, prompt_done, prompt_total)])
+        line = ProgressRecord(now(), phase, self.done, self.total, prompt, prompt_done, prompt_total, behind)
+        append(self._path, [line])
 
     def __enter__(self) -> Progress:
         self._path.touch()
@@ -103,6 +109,7 @@ class Progress:
         while not self._ended.wait(HEARTBEAT_SECONDS):
             with contextlib.suppress(OSError):
                 os.utime(self._path)
+                self._at_each()
 
 
 def lines(path: Path) -> Iterator[str]:

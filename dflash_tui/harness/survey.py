@@ -22,9 +22,11 @@ from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.opening import read_configs, read_json, read_structure
 from dflash_tui.checkpoints.settings import resolve_settings
 from dflash_tui.checkpoints.structure import Structure
+from dflash_tui.harness import machine, memory, rundir
 from dflash_tui.harness.errors import HarnessError, PromptRefused
 from dflash_tui.harness.features import FeaturesHeader, check_identity, features_path, read_features_header
 from dflash_tui.harness.identity import identify
+from dflash_tui.harness.neighbours import working
 from dflash_tui.harness.process import boot_id
 from dflash_tui.harness.prompts import Prompt, read_prompts
 from dflash_tui.harness.target_files import TargetFiles, open_target
@@ -40,9 +42,6 @@ from dflash_tui.records.survey import (
     SurveyedTarget,
     SurveyProblem,
 )
-
-TORCH_BYTES = 512 << 20
-"""Roughly what an idle interpreter with torch takes."""
 
 
 class Problems:
@@ -104,19 +103,10 @@ def survey(wanted: SurveyRequest) -> Survey:
         target=None if target is None else _target(target, problems),
         checkpoint=checkpoint,
         prompts=tuple(prompts),
-        memory_needed=None if settings is None else memory_needed(settings, headers),
+        memory_needed=None if settings is None else memory.drafting(settings, headers),
         problems=tuple(problems.found),
+        working=() if wanted.space_at is None else tuple(working(Path(wanted.space_at) / rundir.RUNS)),
     )
-
-
-def memory_needed(settings: DrafterSettings, headers: list[FeaturesHeader]) -> int:
-    """An estimate of anonymous memory, bytes. Weights and features stay in the page cache; what counts is the float32
-    copy of one matrix at a time, one prompt's context in float32 and torch itself."""
-    hidden, taps = settings.hidden_size, len(settings.taps)
-    matrix = max(hidden * hidden * taps, hidden * settings.intermediate_size)
-    rows = max((header.hidden.shape[0] for header in headers), default=0)
-    shared = 2 * settings.num_hidden_layers * settings.num_key_value_heads * settings.head_dim
-    return TORCH_BYTES + 4 * (matrix + rows * (taps * hidden + 3 * hidden + shared))
 
 
 def _host(space_at: str | None, problems: Problems) -> SurveyedHost:
@@ -130,7 +120,6 @@ def _host(space_at: str | None, problems: Problems) -> SurveyedHost:
             f"{sys.executable} (Python {platform.python_version()}) has no torch; install it with: "
             f"{sys.executable} -m pip install torch --index-url https://download.pytorch.org/whl/cpu",
         )
-    memory = _meminfo()
     free: int | None = None
     if space_at is not None:
         with problems.noting("space"):
@@ -147,10 +136,10 @@ def _host(space_at: str | None, problems: Problems) -> SurveyedHost:
         torch=torch,
         platform=platform.platform(),
         cpus=os.cpu_count(),
-        cpus_usable=len(os.sched_getaffinity(0)),
-        memory_total=memory.get("MemTotal"),
-        memory_available=memory.get("MemAvailable"),
-        memory_limit=_memory_limit(),
+        cpus_usable=machine.cpus_usable(),
+        memory_total=machine.memory_total(),
+        memory_available=machine.memory_left(),
+        memory_limit=machine.memory_limit(),
         loadavg=os.getloadavg(),
         free_bytes=free,
     )
@@ -281,26 +270,6 @@ def _settings(
             raise
         described = (os.fspath(target.folder / "config.json"), {"vocab_size": size})
         return resolve_settings(structure, [*configs, described], overrides)
-
-
-def _meminfo() -> dict[str, int]:
-    """MemTotal and MemAvailable in bytes; what the system does not tell is left out."""
-    found: dict[str, int] = {}
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            key, _, rest = line.partition(":")
-            if key in ("MemTotal", "MemAvailable"):
-                found[key] = int(rest.split()[0]) * 1024
-    return found
-
-
-def _memory_limit() -> int | None:
-    """The container's own limit in bytes (cgroup v2, v1), None where there is none."""
-    for place in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            limit = int(Path(place).read_text(encoding="ascii"))
-            return limit if limit < 1 << 60 else None
-    return None
 
 
 def _plain(value: Any) -> Any:

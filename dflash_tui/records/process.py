@@ -32,8 +32,9 @@ class ExitRecord:
 
 @dataclass(frozen=True)
 class ProgressRecord:
-    """A line of ``progress.jsonl``: `phase` is loading, context, drafting, capture or done; `done`/`total` in blocks
-    (prompts when capturing) over everything, `prompt_done`/`prompt_total` for `prompt`."""
+    """A line of ``progress.jsonl``: `phase` is queued, loading, context, drafting, capture or done; `done`/`total` in
+    blocks (prompts when capturing) over everything, `prompt_done`/`prompt_total` for `prompt`. `behind`: the run that a
+    queued one waits for, "" where it is not known."""
 
     at: str
     phase: str
@@ -42,3 +43,4 @@ class ProgressRecord:
     prompt: str = ""
     prompt_done: int = 0
     prompt_total: int = 0
+    behind: str = ""
