@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import posixpath
 from typing import cast, get_args
 
 from dflash_tui.evals.errors import EvaluationError
@@ -11,12 +13,19 @@ from dflash_tui.records.process import RunState
 LAUNCH_SECONDS = 120.0  # a cold disk may take its time to read Python; the harness detaches before it loads torch
 
 
-async def start(host: Host, python: str, harness: str, command: str, run_dir: str) -> None:
-    """Start ``evaluate`` or ``capture`` in a run directory; returns once it is detached and recorded.
+async def start(host: Host, python: str, harness: str, command: str, run_dir: str, *, once: bool = False) -> str:
+    """Start ``evaluate`` or ``capture`` in a run directory; returns the run's id once it is detached and recorded.
 
-    Raises EvaluationError with the harness's own sentence when it refuses, HostError when the host can't be reached.
+    With `once` a run beside it that has answered the same request, or works on it, is found by its host: its id is
+    returned then, nothing was started, and the run directory is gone. Raises EvaluationError with the harness's own
+    sentence when it refuses, HostError when the host can't be reached.
     """
-    await _call(host, [python, harness, command, run_dir])
+    said = await _call(host, [python, harness, command, run_dir, *(["--once"] if once else [])])
+    try:
+        answered = json.loads(said).get("answered_by")
+    except (ValueError, AttributeError):
+        raise EvaluationError(f"{host.name}:{run_dir}: the harness answers {said[:80]!r}, expected a process") from None
+    return str(answered or posixpath.basename(run_dir))
 
 
 async def state(host: Host, python: str, harness: str, run_dir: str) -> RunState:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from dflash_tui import __version__
 from dflash_tui.checkpoints.settings import OVERRIDES
 from dflash_tui.evals.errors import EvaluationRefused
-from dflash_tui.evals.preflight import preflight
+from dflash_tui.evals.preflight import preflight, queue
 from dflash_tui.measure.anchors import PRESETS
 from dflash_tui.records.codec import dumps, to_data
 from dflash_tui.records.facts import Fact, Source
@@ -112,7 +112,8 @@ def plan_evaluation(
     )
     learnt = (*facts, *_facts(manifest, origin, found, host, now))
     manifest = replace(manifest, facts=learnt, request_id=request_id(manifest))
-    return Plan(manifest, _words(manifest, host), judged.warnings)
+    waits = queue(found, host, manifest.request_id)
+    return Plan(manifest, _words(manifest, host), (*waits, *judged.warnings))
 
 
 def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,12 @@ class Store:
         except OSError as error:
             raise ResultError(f"{folder}: can't be made ({error.strerror})") from error
         return folder
+
+    def forget(self, run_id: str) -> None:
+        """Take a run that never began from this workstation; one of which more than the request came home is kept."""
+        folder = self.run_folder(run_id)
+        if {path.name for path in folder.iterdir()} <= {"manifest.json"}:
+            shutil.rmtree(folder)
 
     def runs(self) -> tuple[StoredRun, ...]:
         """Every run at home, newest first. A damaged one is listed with its error and hides no other."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, fetch
 from dflash_tui.console.acts.follow import ask, follow, start
-from dflash_tui.console.acts.reattach import begun
+from dflash_tui.console.acts.reattach import begun, take_over
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import rundir
@@ -197,10 +197,14 @@ async def _evaluate(
     run_id, run_dir = await _create(console, host, subject, plan, now)
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     try:
-        await start(console, "evaluate", run_id, run_dir, harness)
+        works = await start(console, "evaluate", run_id, run_dir, harness, once=not again)
     except EvaluationError:
         await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
         raise
+    if works != run_id:
+        run_dir = await take_over(console, run_id, works)
+        console.emit(happened.EvaluationStarted(job, works, run_dir, host.name))
+        return await _followed(console, job, works, run_dir, harness, existing=True)
     return await _followed(console, job, run_id, run_dir, harness, existing=False)
 
 

@@ -42,15 +42,18 @@ async def follow(console: Console, job: str, run_id: str, run_dir: str, harness:
     return await _attachment(console, run_dir, harness, home).follow(tell)
 
 
-async def start(console: Console, command: str, run_id: str, run_dir: str, harness: str) -> None:
-    """Start ``evaluate`` or ``capture`` detached. A link that breaks meanwhile is no failure: whether work has begun
-    only its host knows, so it is not started twice but followed. Raises HostError, EvaluationError."""
+async def start(
+    console: Console, command: str, run_id: str, run_dir: str, harness: str, *, once: bool = False
+) -> str:
+    """Start ``evaluate`` or ``capture`` detached; the id of the run that works, which with `once` may be another one
+    (see `launch.start`). A link that breaks meanwhile is no failure: whether work has begun only its host knows, so it
+    is not started twice but followed. Raises HostError, EvaluationError."""
     host = console.evaluation_host
     starting = asyncio.create_task(
-        launch.start(host, console.evaluation.python, harness, command, run_dir), name="launch"
+        launch.start(host, console.evaluation.python, harness, command, run_dir, once=once), name="launch"
     )
     try:
-        await asyncio.shield(starting)
+        return await asyncio.shield(starting)
     except asyncio.CancelledError:
         # Cancelled now, the half-started process would be killed and the run directory stay behind without one.
         await asyncio.wait({starting}, timeout=LAUNCH_SECONDS)
@@ -60,6 +63,7 @@ async def start(console: Console, command: str, run_id: str, run_dir: str, harne
     except HostUnreachable as error:
         sentence = f"{error}; whether {run_id} has begun is asked when {host.name} answers again"
         console.emit(happened.Noticed("warn", sentence))
+        return run_id
 
 
 async def ask(console: Console, run_dir: str, harness: str, home: Path) -> RunUpdate:

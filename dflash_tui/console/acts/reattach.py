@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,9 @@ from dflash_tui.console.acts.follow import ask, follow
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.errors import RunEnded
+from dflash_tui.evals.rundir import keep_manifest
 from dflash_tui.evals.ship import ship
+from dflash_tui.records.codec import loads
 from dflash_tui.records.manifest import Manifest
 from dflash_tui.results.evaluation import from_run, read_manifest
 from dflash_tui.results.store import Store, StoredRun
@@ -54,6 +57,19 @@ async def begun(console: Console, harness: str, request_id: str) -> Left | None:
             return Left(run.run_id, run_dir, run.folder, update.state == "finished")
         console.emit(happened.Noticed("warn", f"{run.run_id} was {update.state}: {update.error or 'see its log'}"))
     return None
+
+
+async def take_over(console: Console, dropped: str, run_id: str) -> str:
+    """Know a run of the same request here, which another console has started, in place of `dropped`, which never began
+    and is forgotten. Returns its run directory. Raises TROUBLE."""
+    host = console.evaluation_host
+    run_dir = posixpath.join(console.evaluation.root, "runs", run_id)
+    path = posixpath.join(run_dir, "manifest.json")
+    text = await host.read(path, 0, (await host.stat(path)).size)
+    keep_manifest(console.store.run_folder(run_id), loads(Manifest, text, f"{host.name}:{path}"))
+    console.store.forget(dropped)
+    console.emit(happened.Noticed("info", f"{run_id} answers the same request, asked elsewhere; none is started"))
+    return run_dir
 
 
 async def look_after(console: Console, run_id: str) -> None:

@@ -13,7 +13,7 @@ from dflash_tui.tui.prompt_table import Table, capture_table, prompt_table
 from dflash_tui.tui.widgets.panel import Panel
 
 BUSY = ("planning", "running")
-CAPTURE = "capture"
+CAPTURE, QUEUED = "capture", "queued"
 ROOMY = 90  # cells from which the table has the zoom's columns
 
 
@@ -117,6 +117,8 @@ def _headline(state: State, width: int) -> Line:
     moved = state.transfer
     if pane.state == "planning" and moved.state == "running" and moved.job == pane.job:
         word = line(("◌ waits for the transfer", "accent"))
+    if pane.state == "running" and pane.progress is not None and pane.progress.phase == QUEUED:
+        word = line(("◌ queued", "accent"))
     count = _count(state)
     room = width - count.width - 2 if count.width else width
     parts = [word, *_asked(pane), line(("on ", "muted"), pane.host) if pane.host else None]
@@ -173,6 +175,8 @@ def _progress(pane: EvaluationPane, width: int) -> Line:
     progress = pane.progress
     if progress is None:
         return line(("planned" if pane.state == "planning" else "starting", "muted"))
+    if progress.phase == QUEUED:
+        return fitting([line(("queued behind ", "muted"), progress.behind or "another run")], width)
     label = line((f"{progress.phase:<9}", "muted"))
     numbers = line(" ", (formats.percent(progress.done, progress.total), "strong"))
     return label + bar(progress.done, progress.total, max(0, width - label.width - numbers.width)) + numbers
