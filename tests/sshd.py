@@ -9,9 +9,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -24,22 +25,43 @@ _START_SECONDS = 10.0
 def need(found: bool, what: str) -> None:
     """Skip a test that lacks a part of the system, or fail it where all parts are required."""
     if not found:
-        message = f"{what} is not installed"
-        if os.environ.get("DFLASH_REQUIRE_ALL") == "1":
-            pytest.fail(message)
-        pytest.skip(message)
+        missing(f"{what} is not installed")
+
+
+def missing(message: str) -> NoReturn:
+    """Skip a test that can't be done here, or fail it where all parts are required."""
+    if os.environ.get("DFLASH_REQUIRE_ALL") == "1":
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 class Sshd:
-    """A running server. `kill_sessions` is a cable pulled; `stop` and `start` are a reboot with the same keys."""
+    """A running server. `kill_sessions` ends every session at once; `stop` and `start` are a reboot with the same keys.
 
-    def __init__(self, folder: Path, port: int, extra: str = "") -> None:
+    `entering` is put before the server's command, so that it runs elsewhere, where `address` is its own; `environment`
+    is what its commands have beside a HOME of their own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        port: int,
+        extra: str = "",
+        *,
+        address: str = "127.0.0.1",
+        entering: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.folder = folder
         self.port = port
+        self._listens = address
+        self._entering = tuple(entering)
         self._child: subprocess.Popen[bytes] | None = None
-        self._write_files(extra)
+        self._write_files(extra, {"HOME": str(folder), **(environment or {})})
 
-    def _write_files(self, extra: str) -> None:
+    def _write_files(self, extra: str, environment: Mapping[str, str]) -> None:
+        # One line: sshd heeds the first only.
+        variables = " ".join(f"{name}={value}" for name, value in environment.items() if value)
         for key in ("host_key", "client_key"):
             subprocess.run(
                 ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", key, "-f", self.folder / key], check=True
@@ -47,11 +69,11 @@ class Sshd:
         shutil.copy(self.folder / "client_key.pub", self.folder / "authorized_keys")
         (self.folder / "known_hosts").write_text(f"[127.0.0.1]:{self.port} {self.host_key}\n")
         (self.folder / "sshd_config").write_text(
-            f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.folder}/host_key\n"
+            f"Port {self.port}\nListenAddress {self._listens}\nHostKey {self.folder}/host_key\n"
             f"AuthorizedKeysFile {self.folder}/authorized_keys\nPidFile none\nStrictModes no\nUsePAM no\n"
             "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin yes\nPrintMotd no\n"
             # A shell that sshd starts reads ~/.bashrc: the user's must not take part.
-            f"PermitTTY no\nLogLevel ERROR\nSetEnv HOME={self.folder}\n{extra}\n"
+            f"PermitTTY no\nLogLevel ERROR\nSetEnv {variables}\n{extra}\n"
         )
 
     @property
@@ -77,7 +99,7 @@ class Sshd:
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self._child = subprocess.Popen(
-            [_SSHD, "-D", "-e", "-f", self.folder / "sshd_config"],
+            [*self._entering, _SSHD, "-D", "-e", "-f", self.folder / "sshd_config"],
             stdin=subprocess.DEVNULL,
             stderr=(self.folder / "sshd.log").open("ab"),
         )
@@ -85,9 +107,15 @@ class Sshd:
         while True:
             if self._child.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"sshd did not start: {(self.folder / 'sshd.log').read_text()}")
-            with suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            if self.answers():
                 return
             time.sleep(0.01)
+
+    def answers(self) -> bool:
+        """Whether a connection is taken."""
+        with suppress(OSError), socket.create_connection((self._listens, self.port), timeout=1):
+            return True
+        return False
 
     def kill_sessions(self) -> None:
         """Kill every session of this server at once; it goes on listening."""
