@@ -148,8 +148,8 @@ def test_a_mistake_is_one_sentence_that_names_file_and_key(old: str, new: str, s
         parse_config(WHOLE.replace(old, new), "config.toml")
 
 
-def test_a_missing_file_points_to_the_readme_and_the_demo(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="dflash-tui demo"):
+def test_a_missing_file_points_to_init_and_the_demo(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"write one with: dflash-tui init .*dflash-tui demo"):
         load_config(tmp_path / "config.toml")
 
 

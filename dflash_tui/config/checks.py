@@ -60,9 +60,7 @@ def _check_host(path: str, host: HostConfig) -> None:
     if host.container and host.jump_only:
         raise ConfigError(f"{path}: hosts.{host.name}.jump_only: a container can't be hopped through")
     if host.attached and not host.container:
-        raise ConfigError(
-            f"{path}: hosts.{host.name}.attached: only what a `container` launcher starts ends with it"
-        )
+        raise ConfigError(f"{path}: hosts.{host.name}.attached: only what a `container` launcher starts ends with it")
 
 
 def _check_chain(config: Config, host: HostConfig) -> None:
@@ -114,7 +112,7 @@ def _check_evaluation(path: str, evaluation: EvaluationConfig) -> None:
 
 def _check_baselines(config: Config) -> None:
     path, names = config.path, [item.name for item in config.baselines]
-    if odd := next((name for name in names if not _PIN_NAME.fullmatch(name)), None):
+    if (odd := next((name for name in names if not _PIN_NAME.fullmatch(name)), None)) is not None:
         raise ConfigError(
             f"{path}: baseline.name: found {odd!r}, expected up to 64 letters, digits, '.', '_' or '-', a letter or "
             "digit first"

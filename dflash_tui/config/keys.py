@@ -106,5 +106,16 @@ TABLES: dict[str, dict[str, Key]] = {
     },
     "interface": {"theme": Key(TEXT, "the app's theme")},
 }
+ABOUT: dict[str, str] = {
+    "training": "what is watched",
+    "evaluation": "where drafters are evaluated; without it this console only watches",
+    "hosts": "how each host is reached",
+    "drafter": "only what neither a config beside the weights nor the checkpoint itself says",
+    "baseline": "results to compare with, pinned as they are when first seen; several may be named",
+    "harness": "your own evaluation script instead of the one that is sent",
+    "interface": "how the app looks",
+}
+"""What each table is for, in one line."""
+
 TOP = ("version", *TABLES)
 NEEDED_TABLES = ("training",)

@@ -27,7 +27,7 @@ def load_config(path: Path) -> Config:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"{path}: no such file; write one as the README shows, or try everything first with: dflash-tui demo"
+            f"{path}: no such file; write one with: dflash-tui init (or try everything first with: dflash-tui demo)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: can't be read ({error})") from error
@@ -42,7 +42,7 @@ def parse_config(text: str, path: str) -> Config:
         raise ConfigError(f"{path}: not TOML: {error}") from error
     _known(path, "", data, TOP)
     version = data.get("version", CONFIG_VERSION)
-    if version != CONFIG_VERSION:
+    if type(version) is not int or version != CONFIG_VERSION:
         raise ConfigError(f"{path}: version: found {version!r}, this dflash-tui knows {CONFIG_VERSION}")
     training = _table(path, data, "training")
     evaluation = _table(path, data, "evaluation") if "evaluation" in data else None
