@@ -16,8 +16,52 @@ class HostUnreachable(HostError):
     """No connection, or it broke. Worth trying again."""
 
 
-class HostKeyUnknown(HostError):
-    """The host's key is not in known_hosts (or differs). Never worth trying again without the user."""
+@dataclass(frozen=True)
+class KeyOffer:
+    """A key that a host showed and no known_hosts file holds: what a person is asked about.
+
+    `name` is the host as the config calls it, `via` what is connected to on the way there where the key is a jump's
+    ("" otherwise); `entry` as known_hosts spells it, `address` where it answered; `data` the key in base64. `file` is
+    where the key would be appended, "" where nothing may be. `target` and `config` are what `ssh` is told of the host
+    (`SshAddress`).
+    """
+
+    name: str
+    entry: str
+    address: str
+    key_type: str
+    data: str
+    fingerprint: str
+    file: str
+    via: str = ""
+    target: str = ""
+    config: tuple[str, ...] | None = None
+
+    @property
+    def line(self) -> str:
+        """The line for known_hosts."""
+        return f"{self.entry} {self.key_type} {self.data}"
+
+    @property
+    def shown(self) -> str:
+        """The host in a sentence; a jump with the host that it is on the way to."""
+        return f"{self.via}, on the way to {self.name}" if self.via else self.name
+
+
+class HostKeyRefused(HostError):
+    """The host can't be told to be the one that is meant. Never worth trying again without the user."""
+
+
+class HostKeyUnknown(HostKeyRefused):
+    """The host's key is not in known_hosts; `offer` may be accepted by a person who compared it."""
+
+    def __init__(self, message: str, offer: KeyOffer) -> None:
+        super().__init__(message)
+        self.offer = offer
+
+
+class HostKeyChanged(HostKeyRefused):
+    """known_hosts holds another key for the host, or has revoked this one: a stop, never a question."""
 
 
 class FileMissing(HostError):
@@ -26,6 +70,11 @@ class FileMissing(HostError):
 
 class PermissionRefused(HostError):
     """The host refuses access to the path."""
+
+
+class JumpOnly(PermissionRefused):
+    """The host may be hopped through and nothing else: no command, no file, no agent. The sentence begins with the
+    finding's code, JUMP_ONLY."""
 
 
 class LoginRefused(PermissionRefused):
@@ -108,12 +157,23 @@ class Process(Protocol):
         HostUnreachable."""
         ...
 
+    async def announced(self, mark: str, patience: float) -> int | None:
+        """The process id that the command has told under `mark` (see `running.announcing`), at most after `patience`
+        seconds; None when it has not."""
+        ...
+
 
 class Host(Protocol):
     """A machine, or a container on one. All paths are absolute, in the host's own view. Every method raises HostError
-    and can be cancelled."""
+    and can be cancelled.
+
+    `detaches`: a program can be left running there when its command and the connection have ended. `dear`: each command
+    costs much (a launcher's start on the host, or in a cluster), so questions are asked seldom and together.
+    """
 
     name: str
+    detaches: bool
+    dear: bool
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 60.0, check: bool = True

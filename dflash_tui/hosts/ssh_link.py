@@ -28,7 +28,16 @@ CIPHERS = (
     "aes256-ctr",
 )
 LOGIN_SECONDS = 20
+OWN_KNOWN_HOSTS = "~/.ssh/known_hosts"
 _GLOBAL_KNOWN_HOSTS = "/etc/ssh/ssh_known_hosts"
+PLAIN_KEYS = (
+    "ssh-ed25519",
+    "ecdsa-sha2-nistp256",
+    "ecdsa-sha2-nistp384",
+    "ecdsa-sha2-nistp521",
+    "rsa-sha2-512",
+    "rsa-sha2-256",
+)
 
 
 async def connect(name: str, address: SshAddress) -> list[asyncssh.SSHClientConnection]:
@@ -63,9 +72,7 @@ async def _connect(
             f"{name}: the ProxyJump of {on_the_way[-1]} leads round to {address.host} again; mend ssh_config"
         )
 
-    offered = OfferedKey()
-
-    with refusals(name, address, offered):
+    with refusals(OfferedKey(name, address)):
         options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address))
         if options.tunnel and not isinstance(options.tunnel, str):
             raise HostError(f"{name}: the ProxyJump of {address.host} is not understood: {options.tunnel!r}")
@@ -75,25 +82,52 @@ async def _connect(
             # `Host *` with a ProxyJump means every host but the jump itself.
             if jump.host != address.host:
                 await _connect(name, replace(jump, config=address.config), made, (*on_the_way, address.host))
-    known_hosts = address.known_hosts or _known_hosts(options.known_hosts)
+    known_hosts = address.known_hosts or _known_hosts(options)
+    known_as = (options.host_key_alias or options.host).lower()  # asyncssh would look for the name as it was typed
+    offered = OfferedKey(
+        name,
+        address,
+        jump=bool(on_the_way),
+        files=_files(known_hosts),
+        file=_own_file(address, options),
+        alias=options.host_key_alias or "",
+    )
+    with refusals(offered):
+        try:
+            made.append(await _open(address, known_hosts, offered, made, host_key_alias=known_as))
+        except (
+            asyncssh.KeyExchangeFailed,
+            asyncssh.HostKeyNotVerifiable,
+            asyncssh.ConnectionLost,
+            ConnectionResetError,
+        ):
+            if offered.offer is not None:
+                raise
+            # It has no key of the kinds that known_hosts holds for it (sshd hangs up then), or a certificate that
+            # nobody vouches for: as ssh does, look at its plain key.
+            made.append(
+                await _open(
+                    address, known_hosts, offered, made, host_key_alias=known_as, server_host_key_algs=PLAIN_KEYS
+                )
+            )
+
+
+async def _open(
+    address: SshAddress,
+    known_hosts: object,
+    offered: OfferedKey,
+    made: list[asyncssh.SSHClientConnection],
+    **more: Any,
+) -> asyncssh.SSHClientConnection:
+    import asyncssh
 
     class Client(asyncssh.SSHClient):
         def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-            """Asked for a key that known_hosts does not hold: remember it for the sentence, and refuse it."""
-            offered.take(known_hosts, host, addr, port, key)
-            return False
+            """Asked for a key that known_hosts did not hold when the connection began."""
+            return offered.take(host, addr, port, key)
 
-    with refusals(name, address, offered):
-        made.append(
-            await asyncssh.connect(
-                **_options(address)
-                | {
-                    "known_hosts": known_hosts,
-                    "client_factory": Client,
-                    "tunnel": made[-1] if made else None,
-                }
-            )
-        )
+    special = {"known_hosts": known_hosts, "client_factory": Client, "tunnel": made[-1] if made else None, **more}
+    return await asyncssh.connect(**_options(address) | special)
 
 
 def _options(address: SshAddress) -> dict[str, Any]:
@@ -118,14 +152,31 @@ def _options(address: SshAddress) -> dict[str, Any]:
     return options
 
 
-def _known_hosts(configured: object) -> list[str] | bytes:
-    """The files that exist of those that the configuration names, or of ssh's defaults. `UserKnownHostsFile none` would
-    turn checking off in asyncssh: here it means that no key is known."""
-    if configured is None:
-        return b""
-    files = configured if isinstance(configured, list) and configured else ["~/.ssh/known_hosts", _GLOBAL_KNOWN_HOSTS]
-    found = [path for path in (str(Path(file).expanduser()) for file in files) if os.access(path, os.R_OK)]
-    return found or b""
+def _known_hosts(options: asyncssh.SSHClientConnectionOptions) -> list[str] | bytes:
+    """The readable ones of the user's and the machine's files. `UserKnownHostsFile none` would turn checking off in
+    asyncssh: here it means that no key of the user's is known."""
+    machine = _configured(options, "GlobalKnownHostsFile", _GLOBAL_KNOWN_HOSTS)
+    files = (*_configured(options, "UserKnownHostsFile", OWN_KNOWN_HOSTS), *machine)
+    # No bytes at all would mean the user's own file to asyncssh.
+    return [path for path in files if os.access(path, os.R_OK)] or b"#"
+
+
+def _configured(options: asyncssh.SSHClientConnectionOptions, key: str, default: str) -> tuple[str, ...]:
+    files = options.config.get(key)
+    return tuple(str(Path(str(file)).expanduser()) for file in (files if isinstance(files, list) else [default]))
+
+
+def _files(known_hosts: object) -> tuple[str, ...]:
+    """The files among what known keys are read from."""
+    files = [known_hosts] if isinstance(known_hosts, str) else known_hosts
+    return tuple(files) if isinstance(files, list) else ()
+
+
+def _own_file(address: SshAddress, options: asyncssh.SSHClientConnectionOptions) -> str:
+    """Where `ssh` would add a new key: the first file of the user's; "" where there is none to write to."""
+    given = address.known_hosts
+    own = _files(given) if given else _configured(options, "UserKnownHostsFile", OWN_KNOWN_HOSTS)
+    return own[0] if own else ""
 
 
 @contextlib.asynccontextmanager

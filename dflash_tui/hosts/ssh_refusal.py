@@ -10,10 +10,19 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dflash_tui.hosts.address import SshAddress
-from dflash_tui.hosts.base import HostError, HostKeyUnknown, HostUnreachable, LoginRefused
+from dflash_tui.hosts.base import (
+    HostError,
+    HostKeyChanged,
+    HostKeyRefused,
+    HostKeyUnknown,
+    HostUnreachable,
+    KeyOffer,
+    LoginRefused,
+)
+from dflash_tui.hosts.known_hosts import HeldKey, entry_name, held_keys
 
 if TYPE_CHECKING:
     import asyncssh
@@ -24,42 +33,61 @@ _OWN_KNOWN_HOSTS = "~/.ssh/known_hosts"
 
 @dataclass
 class OfferedKey:
-    """A host key that known_hosts does not hold. `known` are fingerprints of keys of its kind that are held for that
-    host, `entry` the name under which, `file` the file that holds them ("" where that is not known)."""
+    """The key that a host showed and that was not accepted. `jump`: `address` is on the way to the host `name`. `files`
+    are those that were looked into, `file` the one that a new key goes to, `alias` the HostKeyAlias."""
 
-    shown: str = ""
-    entry: str = ""
-    known: list[str] = field(default_factory=list)
+    name: str
+    address: SshAddress
+    jump: bool = False
+    files: tuple[str, ...] = ()
     file: str = ""
+    alias: str = ""
+    offer: KeyOffer | None = None
+    held: list[HeldKey] = field(default_factory=list)
 
-    def take(self, known_hosts: Any, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> None:
-        """Note the key, and what known_hosts has instead of it."""
-        import asyncssh
+    def take(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        """Note the key, and what known_hosts has instead of it. True when known_hosts holds that very key by now."""
+        entry = self.alias.lower() or entry_name(host, port)
+        key_type, data = key.export_public_key().decode("ascii").split()[:2]
+        self.offer = KeyOffer(
+            name=self.name,
+            entry=entry,
+            address=f"{addr or host}:{port}",
+            key_type=key_type,
+            data=data,
+            fingerprint=key.get_fingerprint(),
+            file=self.file,
+            via=self.address.host if self.jump else "",
+            target=self.address.host,
+            config=self.address.config,
+        )
+        # A certificate authority's key is no key of the host.
+        found = [held for file in self.files for held in held_keys(file, entry) if held.marker != "@cert-authority"]
+        self.held = [held for held in found if held.fingerprint]
+        same = {held.marker for held in self.held if (held.key_type, held.data) == (key_type, data)}
+        return same == {""}
 
-        kind = key.get_algorithm()
-        self.shown = f"{kind} {key.get_fingerprint()}"
-        self.entry = host if port == 22 else f"[{host}]:{port}"
-        files = known_hosts if isinstance(known_hosts, list) else [known_hosts]
-        for held in files:
-            with contextlib.suppress(ValueError, OSError):
-                found = asyncssh.match_known_hosts(held, host, addr, port)[0]
-                fingerprints = [other.get_fingerprint() for other in found if other.get_algorithm() == kind]
-                if fingerprints:
-                    self.known, self.file = fingerprints, held if isinstance(held, str) else ""
-                    return
+    def refusal(self, where: str, reason: str) -> HostKeyRefused:
+        """The error that says so."""
+        if self.offer is None or any(held.marker and held.fingerprint == self.offer.fingerprint for held in self.held):
+            return HostKeyChanged(f"{where}: {_unacceptable(reason)}")
+        if any(not held.marker for held in self.held):
+            return HostKeyChanged(f"{where}: {_changed(self.address, self.offer, self.held)}")
+        return HostKeyUnknown(f"{where}: {_unknown(self.offer)}", self.offer)
 
 
 @contextlib.contextmanager
-def refusals(name: str, address: SshAddress, offered: OfferedKey) -> Iterator[None]:
+def refusals(offered: OfferedKey) -> Iterator[None]:
     """Turn what goes wrong while connecting into the family of `base.py`."""
     import asyncssh
 
+    name, address = offered.name, offered.address
     port = f":{address.port}" if address.port else ""
     where = f"{name} ({address.host}{port})"
     try:
         yield
     except asyncssh.HostKeyNotVerifiable as error:
-        raise HostKeyUnknown(f"{where}: {_key_sentence(address, offered, str(error.reason))}") from error
+        raise offered.refusal(where, str(error.reason)) from error
     except asyncssh.PermissionDenied as error:
         raise LoginRefused(
             f"{where}: the login was refused ({error.reason}); expected a key that the host accepts, in the SSH agent "
@@ -88,20 +116,38 @@ def ssh_command(address: SshAddress) -> str:
     return shlex.join(["ssh", *options, f"{user}{address.host}"])
 
 
-def _key_sentence(address: SshAddress, offered: OfferedKey, reason: str) -> str:
-    command = ssh_command(address)
-    if not offered.known:
-        return (
-            f"the host's key is not in known_hosts; it offered {offered.shown or reason}. Compare it with the host's "
-            f"own, then run `{command}` once, or add the line to known_hosts"
-        )
-    own = offered.file in ("", str(Path(_OWN_KNOWN_HOSTS).expanduser()))
-    forget = shlex.join(["ssh-keygen", *([] if own else ["-f", offered.file]), "-R", offered.entry])
-    return (
-        f"the host's key has CHANGED: known_hosts holds {', '.join(offered.known)}, it offered {offered.shown}. The "
-        "host was set up anew, or another one answers in its place: ask its owner first. Only when the owner confirms "
-        f"the new key, run `{forget}` and then `{command}` once"
+def _unknown(offer: KeyOffer) -> str:
+    trust = shlex.join(["dflash-tui", "trust", offer.name, "--fingerprint", offer.fingerprint])
+    shown = f"the host's key is not in known_hosts; it offered {offer.key_type} {offer.fingerprint}"
+    if not offer.file:
+        return f"{shown}. Compare it with the host's own, then name a UserKnownHostsFile that holds: {offer.line}"
+    return f"{shown}. Compare it with `{own_fingerprint(offer.key_type)}` on the host, then run `{trust}`"
+
+
+def own_fingerprint(key_type: str) -> str:
+    """The command that prints the fingerprint on the host itself."""
+    kind = "rsa" if "rsa" in key_type else "ecdsa" if "ecdsa" in key_type else "ed25519"
+    return f"ssh-keygen -lf /etc/ssh/ssh_host_{kind}_key.pub"
+
+
+def _changed(address: SshAddress, offer: KeyOffer, held: list[HeldKey]) -> str:
+    files = dict.fromkeys(key.file for key in held if not key.marker)
+    own = str(Path(_OWN_KNOWN_HOSTS).expanduser())
+    forget = " and ".join(
+        f"`{shlex.join(['ssh-keygen', *([] if file == own else ['-f', file]), '-R', offer.entry])}`" for file in files
     )
+    holds = ", ".join(f"{key.key_type} {key.fingerprint} (line {key.line})" for key in held if not key.marker)
+    return (
+        f"the host's key has CHANGED: known_hosts holds {holds}, it offered {offer.key_type} {offer.fingerprint}. The "
+        "host was set up anew, or another one answers in its place: ask its owner first. Only when the owner confirms "
+        f"the new key, run {forget} and then `{ssh_command(address)}` once"
+    )
+
+
+def _unacceptable(reason: str) -> str:
+    if "revoked" in reason.lower():
+        return f"known_hosts says @revoked of the key that it offered ({reason}); it must not be used: ask its owner"
+    return f"the host's key can't be accepted: {reason}; ask its owner"
 
 
 def _system_sentence(address: SshAddress, error: OSError) -> str:

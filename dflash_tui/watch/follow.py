@@ -17,7 +17,7 @@ from dflash_tui.hosts.base import (
     FileMissing,
     Host,
     HostError,
-    HostKeyUnknown,
+    HostKeyRefused,
     HostUnreachable,
     LoginRefused,
     PermissionRefused,
@@ -139,7 +139,7 @@ class Follower:
                 self._well()
                 self._deliver(Waiting(str(error)))
                 await asyncio.sleep(self._pace.missing)
-            except (HostKeyUnknown, LoginRefused) as error:
+            except (HostKeyRefused, LoginRefused) as error:
                 self._deliver(Lost(str(error), None))
                 return
             except HostError as error:

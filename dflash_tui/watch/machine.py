@@ -6,7 +6,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from dflash_tui.hosts.base import Host, HostError, HostKeyUnknown, HostUnreachable
+from dflash_tui.hosts.base import Host, HostError, HostKeyRefused, HostUnreachable
 from dflash_tui.watch.numbers import number
 
 _QUERY = ("nvidia-smi", "--query-gpu=utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
@@ -38,7 +38,7 @@ class Machine:
 
 
 async def read_machine(host: Host, path: str = "/") -> Machine:
-    """Look once; `free` is of the filesystem of `path`. Raises HostUnreachable and HostKeyUnknown only."""
+    """Look once; `free` is of the filesystem of `path`. Raises HostUnreachable and HostKeyRefused only."""
     told = await _output(host, ("cat", "/proc/loadavg", "/proc/meminfo"))
     memory = {name: int(kibibytes) * 1024 for name, kibibytes in _MEMORY.findall(told)}
     load = _LOAD.match(told)
@@ -46,7 +46,7 @@ async def read_machine(host: Host, path: str = "/") -> Machine:
     gpu = tuple(found for line in answer.splitlines() if (found := _gpu(line)) is not None)
     try:
         free: int | None = (await host.free_space(path)).bytes
-    except (HostUnreachable, HostKeyUnknown):
+    except (HostUnreachable, HostKeyRefused):
         raise
     except HostError:
         free = None
@@ -64,7 +64,7 @@ async def read_machine(host: Host, path: str = "/") -> Machine:
 async def _output(host: Host, argv: tuple[str, ...]) -> str:
     try:
         done = await host.run(argv, timeout=20, check=False)
-    except (HostUnreachable, HostKeyUnknown):
+    except (HostUnreachable, HostKeyRefused):
         raise
     except HostError:
         return ""

@@ -13,7 +13,7 @@ from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
 from dflash_tui.checkpoints.opening import is_weights_name, read_directories
-from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostKeyUnknown, HostUnreachable, Stat
+from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostKeyRefused, HostUnreachable, Stat
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.watch.clock import Clock, HostClock, read_clock
 from dflash_tui.watch.remote_files import RemoteFiles
@@ -139,7 +139,7 @@ class CheckpointLister:
             if state != "complete":
                 return replace(checkpoint, completeness=state, reason=reason)
             return await self._identified(checkpoint, remote)
-        except (HostUnreachable, HostKeyUnknown):
+        except (HostUnreachable, HostKeyRefused):
             raise
         except (HostError, CheckpointError) as error:
             return replace(checkpoint, reason=str(error))

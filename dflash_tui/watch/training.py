@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from dflash_tui.hosts.base import FileMissing, Host, HostError, HostKeyUnknown, HostUnreachable, ReadShort
+from dflash_tui.hosts.base import FileMissing, Host, HostError, HostKeyRefused, HostUnreachable, ReadShort
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact
 from dflash_tui.watch.arguments import Arguments, read_arguments, training_facts
@@ -77,7 +77,7 @@ async def read_once(
     clock: Clock = time.time,
 ) -> Snapshot:
     """Look once: the log's tail, the saved checkpoints, the arguments, the host's clock. Raises HostUnreachable and
-    HostKeyUnknown; what is only missing or refused is said in the snapshot."""
+    HostKeyRefused; what is only missing or refused is said in the snapshot."""
     host_clock = await read_clock(host, clock)
     progress, log_problem = await _read_tail(host, log_path, host_clock, clock)
     lister = lister or CheckpointLister(host, checkpoints_root, clock=clock)
@@ -209,7 +209,7 @@ class TrainingWatch:
 
     async def _measure(self, emit: Callable[[WatchEvent], None]) -> None:
         while True:
-            with suppress(HostUnreachable, HostKeyUnknown):  # the log's follower says so, and when it is back
+            with suppress(HostUnreachable, HostKeyRefused):  # the log's follower says so, and when it is back
                 emit(MachineRead(await read_machine(self._host, self._checkpoints_root)))
             await asyncio.sleep(self._machine_interval)
 

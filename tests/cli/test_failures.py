@@ -49,7 +49,7 @@ def test_an_unknown_host_key_is_refused_with_its_fingerprint_and_what_to_do(stra
     assert fingerprint.startswith("SHA256:")
     assert fingerprint in sentence
     assert "not in known_hosts" in sentence
-    assert "run `ssh pve1` once" in sentence
+    assert f"run `dflash-tui trust pve1 --fingerprint {fingerprint}`" in sentence
 
 
 def test_a_changed_host_key_is_refused(stranger: Desk, apart: Path) -> None:

@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from dflash_tui.hosts.address import SshAddress, parse_target
-from dflash_tui.hosts.base import HostError, HostKeyUnknown, HostUnreachable, PermissionRefused
+from dflash_tui.hosts.base import HostError, HostKeyChanged, HostKeyUnknown, HostUnreachable, PermissionRefused
 from dflash_tui.hosts.ssh import SshHost
 from tests.sshd import Sshd, running_sshd
 
@@ -47,8 +47,11 @@ async def test_an_unknown_host_key_is_shown_and_refused(sshd: Sshd) -> None:
         ["ssh-keygen", "-l", "-f", sshd.folder / "host_key.pub"], capture_output=True, text=True, check=True
     ).stdout
     fingerprint = printed.split()[1]
-    for part in ("ct129", fingerprint, f"`ssh -p {sshd.port} {getpass.getuser()}@127.0.0.1` once", "known_hosts"):
+    for part in ("ct129", "not in known_hosts", f"`dflash-tui trust ct129 --fingerprint {fingerprint}`"):
         assert part in str(error)
+    assert error.offer.fingerprint == fingerprint
+    assert error.offer.line == f"[127.0.0.1]:{sshd.port} {sshd.host_key}"
+    assert error.offer.file == str(sshd.folder / "known_hosts")
 
 
 async def test_a_changed_host_key_is_refused_as_changed(sshd: Sshd) -> None:
@@ -56,7 +59,7 @@ async def test_a_changed_host_key_is_refused_as_changed(sshd: Sshd) -> None:
     known_hosts = sshd.folder / "known_hosts"
     known_hosts.write_text(f"[127.0.0.1]:{sshd.port} {other.export_public_key().decode()}\n")
     error = await _fails(sshd.address)
-    assert isinstance(error, HostKeyUnknown)
+    assert isinstance(error, HostKeyChanged)
     offered = asyncssh.read_public_key(sshd.folder / "host_key.pub").get_fingerprint()
     forget = f"ssh-keygen -f {known_hosts} -R '[127.0.0.1]:{sshd.port}'"
     for part in ("CHANGED", other.get_fingerprint(), offered, "ask its owner first", forget):
