@@ -73,3 +73,9 @@ def test_no_line_ends_in_a_space_or_counts_nothing() -> None:
     events = [happened.EvaluationAdvanced("job 1", "run", "running", item) for item in progress]
     verifying = happened.TransferAdvanced("job 1", TransferProgress("verifying", total=1000))
     assert told(verifying, *events) == ["  verifying", "  loading", "  drafting p0 3/45"]
+
+
+def test_whom_a_run_waits_for_is_told_once_each() -> None:
+    queued = [ProgressRecord("", "queued", 0, 0, behind=behind) for behind in ("full-1", "full-1", "quick-2")]
+    events = [happened.EvaluationAdvanced("job 1", "run", "running", item) for item in queued]
+    assert told(*events) == ["  queued behind full-1", "  queued behind quick-2"]

@@ -3,8 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from dflash_tui.evals.preflight import preflight
-from dflash_tui.records.survey import Survey, SurveyedHost, SurveyProblem
+import pytest
+
+from dflash_tui.evals.preflight import preflight, queue
+from dflash_tui.records.survey import Survey, SurveyedHost, SurveyedRun, SurveyProblem
 
 GIB = 1 << 30
 
@@ -60,3 +62,41 @@ def test_every_reason_is_told_once() -> None:
     judged = preflight(surveyed((problem, problem, SurveyProblem("warn", "prompt", "zero rows"))), "ct129", 1)
     assert judged.refusals == ("no config.json",)
     assert judged.warnings == ("zero rows",)
+
+
+def run(name: str, memory: int | None = GIB, phase: str = "drafting", request: str = "r") -> SurveyedRun:
+    return SurveyedRun(name, request, phase, memory)
+
+
+def test_memory_that_a_run_of_ours_holds_is_waited_for() -> None:
+    short = replace(surveyed(memory_available=GIB), working=(run("full-1", 2 * GIB),))
+    judged = preflight(short, "ct129", 4)
+    assert judged.refusals == ()
+    assert judged.warnings == (
+        "ct129: 1.0 GiB of memory free, about 2.0 GiB needed; it will be there when full-1 has ended",
+    )
+
+
+@pytest.mark.parametrize("memory", [GIB // 2, None])
+def test_memory_that_its_end_would_not_give_is_refused_all_the_same(memory: int | None) -> None:
+    short = replace(surveyed(memory_available=GIB), working=(run("full-1", memory),))
+    assert preflight(short, "ct129", 4).refusals
+
+
+def test_a_container_that_is_too_small_is_refused_whoever_works_there() -> None:
+    small = replace(surveyed(memory_limit=GIB, memory_available=GIB // 2), working=(run("full-1", 8 * GIB),))
+    assert preflight(small, "ct129", 4).refusals
+
+
+def test_the_load_of_runs_that_end_before_is_no_warning() -> None:
+    busy = replace(surveyed(loadavg=(7.5, 7.0, 6.0)), working=(run("full-1"),))
+    assert not preflight(busy, "ct129", 4).warnings
+
+
+def test_the_queue_is_told_before_it_is_joined() -> None:
+    found = replace(surveyed(), working=(run("full-1"), run("quick-2", phase="queued"), run("capture-3", request="")))
+    assert queue(found, "ct129", "another") == (
+        "ct129: waits for its turn behind full-1 and 2 more; one run works there at a time",
+    )
+    assert queue(found, "ct129", "r") == ()
+    assert queue(surveyed(), "ct129", "another") == ()

@@ -342,6 +342,19 @@ def test_a_capture_that_ended_tells_what_it_left_out() -> None:
     assert re.search("merge_sort +not captured", shown)
 
 
+@pytest.mark.parametrize(("behind", "said"), [("full-1", "queued behind full-1"), ("", "queued behind another run")])
+def test_a_run_that_waits_for_another_console_s_says_so(behind: str, said: str) -> None:
+    state = _evaluation(
+        *story.planned("job 2"),
+        happened.EvaluationStarted("job 2", "run", "/root/eval/runs/run", "ct129"),
+        happened.EvaluationAdvanced("job 2", "run", "running", ProgressRecord("", "queued", 0, 0, behind=behind)),
+    )
+    shown = text(draw_evaluation(state, View(76, 24)))
+    assert "◌ queued" in shown
+    assert said in shown
+    assert "0/0" not in shown
+
+
 def test_jobs_that_wait_stand_in_the_title() -> None:
     state = _captures(happened.JobQueued("job 3", "full"), happened.JobQueued("job 4", "quick"))
     assert "then full, quick" in draw_evaluation(state, View(56, 1)).title.plain
