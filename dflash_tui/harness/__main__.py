@@ -2,8 +2,12 @@
 
 survey                          JSON request on standard input, JSON answer on standard output
 evaluate RUN_DIR [--foreground]  carry out RUN_DIR/manifest.json, when its turn has come
+evaluate RUN_DIR RUN_DIR2 …     the same, one after the other in one process; options as for one
 evaluate RUN_DIR --once         the same, unless a run beside it answers the same request: then {"answered_by": its id}
                                 is the answer, and RUN_DIR is taken away
+external RUN_DIR                 the user's own script, as RUN_DIR/manifest.json asks; options as for evaluate
+external-look                    what such a run would keep safe: JSON request and answer, as survey
+recover ROOT                     put back the files that such runs below ROOT did not live to put back
 capture RUN_DIR [--foreground]   carry out RUN_DIR/capture.json, when its turn has come
 state RUN_DIR                   one word: starting, running, finished, failed, stopped, lost
 stop RUN_DIR                    end it (SIGTERM)
@@ -11,15 +15,21 @@ stop RUN_DIR                    end it (SIGTERM)
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dflash_tui.harness import claim, machine, process, rundir, turn
+from dflash_tui.harness import claim, machine, process, rundir, several, turn
 from dflash_tui.harness.errors import HarnessError, TorchMissing
 from dflash_tui.records import codec
+
+if TYPE_CHECKING:
+    from dflash_tui.harness.shared import Shared
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 DONE, FAILED, USAGE = 0, 1, 2
@@ -33,13 +43,19 @@ def main(argv: list[str]) -> int:
             return _survey()
         folders = [word for word in rest if not word.startswith("-")]
         options = set(rest) - set(folders)
-        if len(folders) == 1 and command in ("evaluate", "capture") and options <= {"--foreground"}:
-            return _work(command, Path(folders[0]).resolve(), detached=not options)
-        if len(folders) == 1 and command == "evaluate" and options == {"--once"}:
-            return _once(Path(folders[0]).resolve())
+        run_dirs = [Path(folder).resolve() for folder in folders]
+        several_taken = command == "evaluate" and run_dirs
+        one_taken = command in ("external", "capture") and len(run_dirs) == 1
+        if (several_taken or one_taken) and options <= {"--foreground"}:
+            return _work(command, run_dirs, detached=not options)
+        if (several_taken or one_taken) and command != "capture" and options == {"--once"}:
+            return _once(command, run_dirs)
+        if command == "external-look" and not rest:
+            return _look()
+        if len(rest) == 1 and command == "recover":
+            return _recover(Path(rest[0]))
         if len(rest) == 1 and command == "state":
-            print(process.state(Path(rest[0])))
-            return DONE
+            return _state(Path(rest[0]))
         if len(rest) == 1 and command == "stop":
             print("stopping" if process.stop(Path(rest[0])) else "not running")
             return DONE
@@ -60,43 +76,110 @@ def _survey() -> int:
     return DONE
 
 
-def _once(run_dir: Path) -> int:
-    with claim.alone(run_dir) as folder:
-        if other := claim.same(run_dir):
-            claim.discard(run_dir)
-            print(codec.dumps({"answered_by": other}))
-            return DONE
-        return _work("evaluate", run_dir, detached=True, shut=(folder,))
+def _look() -> int:
+    from dflash_tui.harness.external_paths import looked
+    from dflash_tui.records.external import ExternalLook
 
-
-def _work(command: str, run_dir: Path, *, detached: bool, shut: tuple[int, ...] = ()) -> int:
-    request = rundir.MANIFEST if command == "evaluate" else rundir.CAPTURE
-    if not (run_dir / request).exists():
-        raise HarnessError(f"{run_dir / request}: not there; nothing says what to do")
-    for taken in (rundir.PROCESS, rundir.EXIT):
-        if (run_dir / taken).exists():
-            raise HarnessError(f"{run_dir / taken}: exists already; a run directory is used once, make another")
-    os.environ.update(dict.fromkeys(_THREADS, str(rundir.threads_wanted(run_dir, request))))
-    work = _evaluate if command == "evaluate" else _capture
-    if not detached:
-        return process.carry_out(run_dir, work)
-    if importlib.util.find_spec("torch") is None:  # say it to the one who waits, too
-        process.carry_out(run_dir, work)
-        raise TorchMissing(_no_torch())
-    process.detach(run_dir, work, shut=shut)
-    print((run_dir / rundir.PROCESS).read_text(encoding="utf-8").strip())
+    try:
+        request = codec.loads(ExternalLook, sys.stdin.buffer.read(), "external-look request")
+    except codec.RecordError as error:
+        raise HarnessError(str(error)) from error
+    sys.stdout.buffer.write(f"{codec.dumps(looked(request))}\n".encode())
+    sys.stdout.flush()
     return DONE
 
 
-def _evaluate(run_dir: Path) -> None:
-    _prepare()
-    with turn.waited(run_dir):
-        from dflash_tui.harness.memory import check_evaluation
+def _recover(root: Path) -> int:
+    from dflash_tui.harness.external_recovery import recover
 
-        check_evaluation(run_dir)
-        from dflash_tui.harness.evaluate import evaluate
+    for sentence in recover(root.resolve()):
+        print(sentence)
+    return DONE
 
-        evaluate(run_dir)
+
+def _state(run_dir: Path) -> int:
+    """Who asks after a run that did not live to put old files back has them put back."""
+    state = process.state(run_dir)
+    if state != "running":
+        from dflash_tui.harness.external_recovery import settle
+
+        settle(run_dir.resolve())
+    print(state)
+    return DONE
+
+
+def _once(command: str, run_dirs: list[Path]) -> int:
+    first, *beside = run_dirs
+    with claim.alone(first) as folder:
+        other = claim.same(first)
+        if not other:
+            print(_work_detached(command, run_dirs, shut=(folder,)))
+            return DONE
+        if beside:
+            _work_detached(command, beside, shut=(folder,))
+        claim.discard(first)
+        print(codec.dumps({"answered_by": other}))
+        return DONE
+
+
+def _work(command: str, run_dirs: list[Path], *, detached: bool) -> int:
+    if detached:
+        print(_work_detached(command, run_dirs))
+        return DONE
+    work, carry = _prepared(command, run_dirs)
+    return carry(run_dirs[0], work, lambda: None)
+
+
+def _work_detached(command: str, run_dirs: list[Path], *, shut: tuple[int, ...] = ()) -> str:
+    """process.json of the process that carries them out."""
+    work, carry = _prepared(command, run_dirs)
+    first = run_dirs[0]
+    if command != "external" and importlib.util.find_spec("torch") is None:  # say it to the one who waits, too
+        carry(first, work, lambda: None)
+        raise TorchMissing(_no_torch())
+    process.detach(first, work, shut=shut, carry=carry)
+    return (first / rundir.PROCESS).read_text(encoding="utf-8").strip()
+
+
+def _prepared(command: str, run_dirs: list[Path]) -> tuple[Callable[[Path], None], process.Carry]:
+    """What carries out one run directory, and what calls that for each."""
+    request = rundir.CAPTURE if command == "capture" else rundir.MANIFEST
+    for run_dir in run_dirs:
+        if not (run_dir / request).exists():
+            raise HarnessError(f"{run_dir / request}: not there; nothing says what to do")
+        for taken in (rundir.PROCESS, rundir.EXIT):
+            if (run_dir / taken).exists():
+                raise HarnessError(f"{run_dir / taken}: exists already; a run directory is used once, make another")
+    os.environ.update(dict.fromkeys(_THREADS, str(rundir.threads_wanted(run_dirs[0], request))))
+    work = {"evaluate": _evaluations(), "external": _external, "capture": _capture}[command]
+    return work, functools.partial(several.carry_out, beside=run_dirs[1:])
+
+
+def _evaluations() -> Callable[[Path], None]:
+    """What carries out each evaluation of this process; what they share is made by the first."""
+    made: list[Shared] = []
+
+    def work(run_dir: Path) -> None:
+        _prepare()
+        with turn.waited(run_dir):
+            from dflash_tui.harness.memory import check_evaluation
+
+            check_evaluation(run_dir)
+            from dflash_tui.harness.evaluate import evaluate
+            from dflash_tui.harness.shared import Shared
+
+            if not made:
+                made.append(Shared())
+            evaluate(run_dir, made[0])
+
+    return work
+
+
+def _external(run_dir: Path) -> None:
+    machine.step_aside()
+    from dflash_tui.harness.external import external
+
+    external(run_dir)
 
 
 def _capture(run_dir: Path) -> None:

@@ -1,0 +1,166 @@
+"""Where a script's results may appear: as declared, or found by looking at its text and into its folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dflash_tui.harness import rundir
+from dflash_tui.harness.errors import HarnessError
+from dflash_tui.harness.external_guard import describe, sha256
+from dflash_tui.records.external import ExternalLook, ExternalLooked, Guarded
+
+WORK = "work"
+"""The script's working directory in the run directory: what it writes by a relative name meets none of our records."""
+
+MOST_FILES = 64
+MOST_BYTES = 256 << 20
+"""Of files that nobody declared, so much is kept safe; a script's folder may hold anything."""
+
+LARGEST_SCRIPT = 4 << 20
+TEXTUAL = ("json", "jsonl", "csv", "tsv", "txt", "md")
+RESULT_LIKE = (*TEXTUAL, "log", "yaml", "yml", "html", "npz", "npy", "pkl")
+
+_NAME = re.compile(rf"(?:[\w~./@+-][\w ./@+-]*)\.(?:{'|'.join(RESULT_LIKE)})(?![\w.])")
+_QUOTED = re.compile(r"""["']([^"'\n]{1,300})["']""")
+_OWN = (rundir.RUNS, "checkpoints", ".dflash")
+
+
+@dataclass(frozen=True)
+class Guard:
+    """`files` are kept safe; `left` are files that were found and are not: too many, or too large."""
+
+    files: tuple[Guarded, ...]
+    left: tuple[str, ...]
+
+
+def looked(request: ExternalLook) -> ExternalLooked:
+    """What a run of the command would guard, and what makes it impossible; nothing is created."""
+    problems: list[str] = []
+    root = Path(request.root)
+    while not root.is_dir():
+        root = root.parent
+    script = script_of(request.command)
+    path = request.environment.get("PATH", os.environ.get("PATH"))
+    if shutil.which(request.command[0], path=path) is None:
+        problems.append(f"{request.command[0]}: no such program that can be run; see harness.command")
+    guarded: list[Guarded] = []
+    left: tuple[str, ...] = ()
+    try:
+        found = guard(request.command, request.results, request.inputs, Path(request.root), root)
+        guarded, left = list(found.files), found.left
+    except HarnessError as error:
+        problems.append(str(error))
+    return ExternalLooked(
+        script=os.fspath(script) if script else "",
+        script_sha256=sha256(script) if script else "",
+        guarded=tuple(item.path for item in guarded),
+        unguarded=left,
+        problems=tuple(problems),
+    )
+
+
+def script_of(command: Sequence[str]) -> Path | None:
+    """The file whose text is the harness: the first word after the program that names one that can be read, else the
+    program, if it is a script itself."""
+    for word in command[1:]:
+        path = Path(word)
+        if path.is_absolute() and path.suffix not in (".json", ".jsonl", ".pt", ".safetensors") and _readable(path):
+            return path
+    program = Path(shutil.which(command[0]) or command[0])
+    try:
+        with program.open("rb") as stream:
+            return program if stream.read(2) == b"#!" else None
+    except OSError:
+        return None
+
+
+def guard(command: Sequence[str], results: Sequence[str], inputs: Sequence[str], root: Path, run_dir: Path) -> Guard:
+    """The paths that are kept safe. `run_dir` tells the file system that old files will be put aside on.
+
+    Declared ones must be (HarnessError says why one can't). What the script's text names and what lies beside it is
+    kept safe, too, as far as it can be: a script may ignore where it was told to write.
+    """
+    files: list[Guarded] = []
+    seen: set[str] = set()
+    for name in results:
+        if os.path.isabs(name) and run_dir not in Path(name).parents:
+            _add(files, seen, Path(name), run_dir)
+    script = script_of(command)
+    left: list[str] = []
+    total, most = 0, len(files) + MOST_FILES
+    for path in _candidates(script, command, inputs, root) if script is not None else ():
+        if os.fspath(path) in seen or not _writable(path):
+            continue
+        size = path.stat().st_size if path.is_file() else 0
+        try:
+            if (len(files) >= most or total + size > MOST_BYTES) and size:
+                raise HarnessError("too many or too large")
+            _add(files, seen, path, run_dir)
+            total += size
+        except HarnessError:
+            left.append(os.fspath(path))
+    return Guard(tuple(files), tuple(dict.fromkeys(left)))
+
+
+def _add(files: list[Guarded], seen: set[str], path: Path, run_dir: Path) -> None:
+    for item in describe(path, len(files), run_dir):
+        if item.path not in seen:
+            seen.add(item.path)
+            files.append(item)
+    seen.add(os.fspath(path))
+
+
+def _candidates(script: Path, command: Sequence[str], inputs: Sequence[str], root: Path) -> Iterator[Path]:
+    """Paths that the script may write to, likeliest first; what it only reads, and what is ours, is left out."""
+    kept_out = [*(Path(name) for name in inputs), *(root / name for name in _OWN), script]
+    folders = dict.fromkeys((script.parent, root))
+    for path in (*_named(script, command, tuple(folders)), *_beside(script.parent)):
+        if not any(path == out or out in path.parents for out in kept_out):
+            yield path
+
+
+def _named(script: Path, command: Sequence[str], folders: Iterable[Path]) -> Iterator[Path]:
+    """Files that the command or the script's text name: those that are there, and results that are not there yet."""
+    text = ""
+    if script.stat().st_size <= LARGEST_SCRIPT:
+        text = script.read_text("utf-8", "replace")
+    spelled = [*command, *(m[1] for m in _QUOTED.finditer(text)), *(m[0] for m in _NAME.finditer(text))]
+    for name in dict.fromkeys(spelled):
+        if not _NAME.fullmatch(name) or "//" in name:
+            continue
+        whole = name.startswith(("/", "~/"))
+        places = [Path(name).expanduser()] if whole else [folder / name for folder in folders]
+        places += [folder / name.lstrip("/") for folder in folders] if name.startswith("/") else []
+        for path in map(Path, map(os.path.normpath, places)):
+            textual = path.suffix.lstrip(".") in TEXTUAL
+            if path.is_file() or (textual and not os.path.lexists(path) and path.parent.is_dir()):
+                yield path
+
+
+def _beside(folder: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:  # it may be run from there without being looked into
+        return
+    for entry in entries:
+        if entry.name.rpartition(".")[2] in RESULT_LIKE and not entry.name.startswith(".") and entry.is_file():
+            yield folder / entry.name
+
+
+def _writable(path: Path) -> bool:
+    """Whether this user can change what the path holds; a folder that can't be written to, with a file in it that can,
+    is for `describe` to refuse."""
+    return os.access(path if path.exists() else path.parent, os.W_OK)
+
+
+def _readable(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode) and os.access(path, os.R_OK)
+    except OSError:
+        return False
