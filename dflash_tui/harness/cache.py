@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dflash_tui.harness.errors import FeaturesThere, HarnessError, PromptRefused
-from dflash_tui.harness.features import FeaturesHeader, features_path
+from dflash_tui.harness.features import FeaturesHeader, features_path, tap_columns
 from dflash_tui.harness.mapped import Maps
 from dflash_tui.records.settings import DrafterSettings
 
@@ -21,17 +21,23 @@ SCAN_ROWS = 512
 
 @dataclass(frozen=True)
 class Features:
-    """`hidden` [T, K·D] in its stored dtype and `tokens` [N] (int64), both of one prompt; mapped, not copied."""
+    """`hidden` [T, K·D] in its stored dtype and `tokens` [N] (int64), both of one prompt; mapped, and copied only where
+    a drafter taps some of the file's layers."""
 
     header: FeaturesHeader
     hidden: Tensor
     tokens: Tensor
 
 
-def open_features(header: FeaturesHeader, maps: Maps) -> Features:
-    """Map the data of a checked header. Raises HarnessError when the file is shorter than its header says."""
+def open_features(header: FeaturesHeader, maps: Maps, taps: tuple[int, ...] | None = None) -> Features:
+    """Map the data of a checked header; of a file with more layers than `taps`, those. Raises HarnessError when the
+    file is shorter than its header says."""
     parts = (header.hidden, header.tokens)
     hidden, tokens = (maps.tensor(header.path, part.dtype, part.shape, part.offset) for part in parts)
+    columns = None if taps is None else tap_columns(header, taps)
+    if columns is not None and header.layer_ids is not None:
+        layers = hidden.view(hidden.shape[0], len(header.layer_ids), -1)
+        hidden = layers[:, list(columns)].flatten(1)
     return Features(header, hidden, tokens.long())
 
 

@@ -19,6 +19,10 @@ class PromptRefused(HarnessError):
     """One prompt (or its hidden states) cannot be used; the others can."""
 
 
+class ForeignFeatures(PromptRefused):
+    """Hidden states that are sound and of something else: another target, other layers, another text."""
+
+
 class FeaturesThere(HarnessError):
     """Hidden states have that name already; they are never overwritten."""
 

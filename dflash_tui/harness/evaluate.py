@@ -11,16 +11,14 @@ from pathlib import Path
 import torch
 
 from dflash_tui.harness import rundir
-from dflash_tui.harness.cache import check_data, open_features
 from dflash_tui.harness.draft import draft
 from dflash_tui.harness.drafter import Drafter
-from dflash_tui.harness.errors import HarnessError, PromptRefused, Refused, WrongModel
-from dflash_tui.harness.features import FeaturesHeader, check_identity, read_features_header
+from dflash_tui.harness.errors import ForeignFeatures, HarnessError, PromptRefused, Refused, WrongModel
+from dflash_tui.harness.features import FeaturesHeader, check_identity
 from dflash_tui.harness.identity import identify
 from dflash_tui.harness.load import audit_data, build, check_audit, open_checkpoint
-from dflash_tui.harness.mapped import Maps
 from dflash_tui.harness.rundir import Progress
-from dflash_tui.harness.target_files import open_target
+from dflash_tui.harness.shared import Shared
 from dflash_tui.harness.vocabulary import Vocabulary
 from dflash_tui.measure.anchors import spaced
 from dflash_tui.measure.summary import summarise
@@ -38,25 +36,26 @@ class PlannedPrompt:
     anchors: tuple[int, ...]
 
 
-def evaluate(run_dir: Path) -> None:
-    """Carry out the request in `run_dir`. Raises HarnessError with the sentence for exit.json, which the caller
-    writes (`process.carry_out`). Nothing that was there before is changed."""
+def evaluate(run_dir: Path, shared: Shared) -> None:
+    """Carry out the request in `run_dir`; `shared` is what other evaluations of this process have read.
+
+    Raises HarnessError with the sentence for exit.json, which the caller writes (`process.carry_out`). Nothing that was
+    there before is changed."""
     manifest = rundir.read_manifest(run_dir)
     torch.set_num_threads(manifest.threads)
     _check_request(manifest)
     rundir.say(run_dir, f"evaluating {manifest.checkpoint.path}, preset {manifest.preset}, on {socket.gethostname()}")
     _note(run_dir, "harness.versions", {"python": platform.python_version(), "torch": torch.__version__}, run_dir)
-    planned = [plan for prompt in manifest.prompts if (plan := _plan(run_dir, manifest, prompt)) is not None]
+    planned = [plan for prompt in manifest.prompts if (plan := _plan(run_dir, manifest, prompt, shared)) is not None]
     if not planned:
         raise HarnessError(f"{manifest.hidden_states}: no prompt has usable hidden states; {rundir.LOG} says why")
     with Progress(run_dir, sum(len(plan.anchors) for plan in planned)) as progress:
         progress.report("loading")
-        maps = Maps()
-        drafter, vocabulary = _load(run_dir, manifest, maps)
+        drafter, vocabulary = _load(run_dir, manifest, shared)
         blocks: list[BlockRecord] = []
         for plan in planned:
             try:
-                blocks += _draft(run_dir, manifest, plan, drafter, vocabulary, maps, progress)
+                blocks += _draft(run_dir, manifest, plan, drafter, vocabulary, shared, progress)
             except PromptRefused as error:
                 progress.total -= len(plan.anchors)
                 _refuse(run_dir, plan.id, plan.header.path, error)
@@ -83,12 +82,12 @@ def _check_request(manifest: Manifest) -> None:
         )
 
 
-def _plan(run_dir: Path, manifest: Manifest, prompt: PromptRef) -> PlannedPrompt | None:
+def _plan(run_dir: Path, manifest: Manifest, prompt: PromptRef, shared: Shared) -> PlannedPrompt | None:
     if prompt.features is None:
         return None
     path = Path(manifest.hidden_states) / prompt.features
     try:
-        header = read_features_header(path)
+        header = shared.header(path)
         check_identity(header, manifest.settings, prompt.sha256, manifest.target.config_sha256)
         if prompt.features_id is not None and prompt.features_id != header.header_id:
             raise PromptRefused(f"{path}: is not the file that was there when this run was planned; evaluate again")
@@ -106,11 +105,11 @@ def _plan(run_dir: Path, manifest: Manifest, prompt: PromptRef) -> PlannedPrompt
     return PlannedPrompt(prompt.id, header, anchors)
 
 
-def _load(run_dir: Path, manifest: Manifest, maps: Maps) -> tuple[Drafter, Vocabulary]:
-    target = open_target(Path(manifest.target.path))
+def _load(run_dir: Path, manifest: Manifest, shared: Shared) -> tuple[Drafter, Vocabulary]:
+    target = shared.target(Path(manifest.target.path))
     if manifest.target.config_sha256 and target.config_sha256 != manifest.target.config_sha256:
         raise HarnessError(f"{target.folder}/config.json: has changed since this run was planned; evaluate again")
-    checkpoint = open_checkpoint(run_dir / manifest.checkpoint.linked, maps)
+    checkpoint = open_checkpoint(run_dir / manifest.checkpoint.linked, shared.maps)
     found = audit_data(checkpoint, manifest.settings)
     rundir.write(run_dir / rundir.AUDIT, found)
     check_audit(checkpoint, found)
@@ -135,11 +134,10 @@ def _draft(
     plan: PlannedPrompt,
     drafter: Drafter,
     vocabulary: Vocabulary,
-    maps: Maps,
+    shared: Shared,
     progress: Progress,
 ) -> list[BlockRecord]:
-    features = open_features(plan.header, maps)
-    check_data(features, manifest.settings, vocabulary.embedding.shape[0], max(plan.anchors))
+    features = shared.features(plan.header, manifest.settings, vocabulary.embedding.shape[0], max(plan.anchors))
     total = len(plan.anchors)
     if total < manifest.blocks_per_prompt:
         rundir.say(
@@ -158,7 +156,8 @@ def _draft(
 
 def _refuse(run_dir: Path, prompt: str, path: Path, error: PromptRefused) -> None:
     rundir.say(run_dir, f"{prompt}: left out: {error}")
-    _note(run_dir, "cache.refused", {"prompt": prompt, "reason": str(error)}, path)
+    foreign = isinstance(error, ForeignFeatures)
+    _note(run_dir, "cache.refused", {"prompt": prompt, "reason": str(error), "foreign": foreign}, path)
 
 
 def _note(run_dir: Path, kind: str, value: object, path: Path) -> None:

@@ -15,7 +15,7 @@ from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.files import LocalFiles
 from dflash_tui.checkpoints.safetensors import read_safetensors
 from dflash_tui.checkpoints.structure import TensorInfo
-from dflash_tui.harness.errors import PromptRefused
+from dflash_tui.harness.errors import ForeignFeatures, PromptRefused
 from dflash_tui.records.settings import DrafterSettings
 
 FORMAT = "dflash-tui.features/1"
@@ -79,20 +79,22 @@ def read_features_header(path: Path) -> FeaturesHeader:
 
 
 def check_identity(header: FeaturesHeader, settings: DrafterSettings, prompt_sha256: str, config_sha256: str) -> None:
-    """Refuse features of other layers, another width, another target or another text. Raises PromptRefused.
+    """Refuse features of other layers, another width, another target or another text. Raises ForeignFeatures.
 
-    What the file does not record is not checked here; that its identity is unknown is a caveat of the result.
+    More layers than the drafter taps do no harm where the file records them: `tap_columns` finds its own. What the file
+    does not record is not checked here; that its identity is unknown is a caveat of the result.
     """
-    wanted = len(settings.taps) * settings.hidden_size
-    if header.hidden.shape[1] != wanted:
-        raise PromptRefused(
-            f"{header.path}: {header.hidden.shape[1]} values a token, the drafter needs {wanted} "
-            f"({len(settings.taps)} taps of {settings.hidden_size}); capture again for these taps"
-        )
-    if header.layer_ids is not None and header.layer_ids != settings.taps:
-        raise PromptRefused(
-            f"{header.path}: layers {_list(header.layer_ids)}, the drafter taps {_list(settings.taps)}; "
+    stored = header.layer_ids if header.layer_ids is not None else settings.taps
+    if not set(settings.taps) <= set(stored):
+        raise ForeignFeatures(
+            f"{header.path}: layers {_list(stored)}, the drafter taps {_list(settings.taps)}; "
             "capture again for these taps"
+        )
+    wanted = len(stored) * settings.hidden_size
+    if header.hidden.shape[1] != wanted:
+        raise ForeignFeatures(
+            f"{header.path}: {header.hidden.shape[1]} values a token, the drafter needs {wanted} "
+            f"({len(stored)} taps of {settings.hidden_size}); capture again for these taps"
         )
     for key, expected, what in (
         ("prompt_sha256", prompt_sha256, "another text than the prompt set's"),
@@ -100,7 +102,15 @@ def check_identity(header: FeaturesHeader, settings: DrafterSettings, prompt_sha
     ):
         found = header.identity.get(key)
         if found is not None and expected and found != expected:
-            raise PromptRefused(f"{header.path}: made from {what} ({key} {found[:12]}…, expected {expected[:12]}…)")
+            raise ForeignFeatures(f"{header.path}: made from {what} ({key} {found[:12]}…, expected {expected[:12]}…)")
+
+
+def tap_columns(header: FeaturesHeader, taps: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Which of the file's layers, by position, a drafter's taps are, in tap order; None when they are all of them as
+    they lie. `check_identity` has seen that each is there."""
+    if header.layer_ids is None or header.layer_ids == taps:
+        return None
+    return tuple(header.layer_ids.index(tap) for tap in taps)
 
 
 def _read(path: Path) -> tuple[dict[str, TensorInfo], dict[str, str], str]:

@@ -22,6 +22,9 @@ STARTING_SECONDS = 60.0
 
 _RECORDED = b"recorded"
 
+Carry = Callable[[Path, Callable[[Path], None], Callable[[], None]], int]
+"""`carry_out`, or what does the same with more."""
+
 
 def boot_id() -> str:
     """The kernel's boot id; "" where there is none (then only pid and start ticks decide)."""
@@ -72,13 +75,15 @@ def state(run_dir: Path) -> RunState:
 
 
 def stop(run_dir: Path) -> bool:
-    """SIGTERM to the run's process, if it still is that process; whether a signal was sent. Raises HarnessError."""
+    """SIGTERM to the run's process, if it still is that process; whether a signal was sent. A mark in the run directory
+    says which of the runs of that process is meant. Raises HarnessError."""
     if not (run_dir / rundir.PROCESS).exists():
         return False
     found = rundir.read(run_dir / rundir.PROCESS, ProcessRecord)
     if not running(found):
         return False
     try:
+        (run_dir / rundir.STOP).touch()
         os.kill(found.pid, signal.SIGTERM)
     except ProcessLookupError:
         return False
@@ -99,8 +104,14 @@ def carry_out(run_dir: Path, work: Callable[[Path], None], started: Callable[[],
     return ending.code
 
 
-def detach(run_dir: Path, work: Callable[[Path], None], *, shut: Sequence[int] = ()) -> None:
-    """`carry_out` in a process that outlives the caller and its terminal; returns once process.json is written.
+def detach(
+    run_dir: Path,
+    work: Callable[[Path], None],
+    *,
+    shut: Sequence[int] = (),
+    carry: Carry = carry_out,
+) -> None:
+    """`carry` in a process that outlives the caller and its terminal; returns once process.json is written.
 
     Double fork, own session, stdin from /dev/null, stdout and stderr into log.txt; the caller's descriptors `shut` are
     closed there. Must come before any thread exists. Raises HarnessError when the detached process died before it could
@@ -123,14 +134,14 @@ def detach(run_dir: Path, work: Callable[[Path], None], *, shut: Sequence[int] =
         os.setsid()
         if os.fork():
             os._exit(0)
-        _redirect(run_dir / rundir.LOG)
+        redirect(run_dir / rundir.LOG)
 
         def started() -> None:
             with suppress(BrokenPipeError):  # the caller may have been killed, as when its link is cut: the run goes on
                 os.write(tell, _RECORDED)
             os.close(tell)
 
-        code = carry_out(run_dir, work, started)
+        code = carry(run_dir, work, started)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
@@ -138,19 +149,21 @@ def detach(run_dir: Path, work: Callable[[Path], None], *, shut: Sequence[int] =
 
 
 class Ending:
-    """Writes exit.json last, however the block under `with` ends; SIGTERM and SIGINT end it as "stopped".
+    """Writes exit.json last, however the block under `with` ends; SIGTERM and SIGINT end it as "stopped", unless
+    `signalled` does otherwise.
 
     The error is swallowed once it is recorded; `code` is then 1, or 130 when stopped. One that is not of this room
     also leaves its traceback on stderr (that is log.txt when detached).
     """
 
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, signalled: Callable[[int, FrameType | None], None] | None = None) -> None:
         self.run_dir = run_dir
         self.code = 0
+        self._signalled = signalled or _stop
 
     def __enter__(self) -> Ending:
-        signal.signal(signal.SIGTERM, _stop)
-        signal.signal(signal.SIGINT, _stop)
+        signal.signal(signal.SIGTERM, self._signalled)
+        signal.signal(signal.SIGINT, self._signalled)
         return self
 
     def __exit__(
@@ -191,7 +204,8 @@ def _unstarted(run_dir: Path) -> RunState:
     raise HarnessError(f"{run_dir}: neither {rundir.MANIFEST} nor {rundir.CAPTURE}; not a run directory")
 
 
-def _redirect(log: Path) -> None:
+def redirect(log: Path) -> None:
+    """From now on nothing is read, and what is printed goes into a log."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for source, targets in ((nothing, (0,)), (output, (1, 2))):

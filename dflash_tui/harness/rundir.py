@@ -19,6 +19,10 @@ from dflash_tui.records.process import ProgressRecord
 RUNS = "runs"
 MANIFEST, CAPTURE = "manifest.json", "capture.json"
 PROCESS, EXIT = "process.json", "exit.json"
+EXTERNAL = "external.json"
+STOP = "stop"
+"""Asked to stop by its name: one process may carry out several runs."""
+
 PROGRESS, LOG = "progress.jsonl", "log.txt"
 BLOCKS, FACTS, RESULTS, AUDIT = "blocks.jsonl", "facts.jsonl", "results.json", "audit.json"
 HEARTBEAT_SECONDS = 5.0
@@ -65,6 +69,16 @@ def read(path: Path, kind: type[codec.T]) -> codec.T:
         raise HarnessError(f"{path}: cannot be read ({error.strerror})") from error
     except codec.RecordError as error:
         raise HarnessError(str(error)) from error
+
+
+def is_baseline(run_dir: Path) -> bool:
+    """Whether a run is a configured baseline's; False where its request can't be read (whoever carries it out says
+    so)."""
+    try:
+        data = json.loads((run_dir / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and bool(data.get("baseline"))
 
 
 def threads_wanted(run_dir: Path, file: str) -> int:

@@ -22,9 +22,8 @@ from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.opening import read_configs, read_json, read_structure
 from dflash_tui.checkpoints.settings import resolve_settings
 from dflash_tui.checkpoints.structure import Structure
-from dflash_tui.harness import machine, memory, rundir
-from dflash_tui.harness.errors import HarnessError, PromptRefused
-from dflash_tui.harness.features import FeaturesHeader, check_identity, features_path, read_features_header
+from dflash_tui.harness import caches, machine, memory, rundir
+from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.identity import identify
 from dflash_tui.harness.neighbours import working
 from dflash_tui.harness.process import boot_id
@@ -38,7 +37,6 @@ from dflash_tui.records.survey import (
     Survey,
     SurveyedCheckpoint,
     SurveyedHost,
-    SurveyedPrompt,
     SurveyedTarget,
     SurveyProblem,
 )
@@ -87,26 +85,33 @@ def survey(wanted: SurveyRequest) -> Survey:
         with problems.noting("checkpoint"):
             checkpoint = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
     settings = None if checkpoint is None else checkpoint.settings
-    prompts: list[SurveyedPrompt] = []
-    headers: list[FeaturesHeader] = []
+    prompts: tuple[Prompt, ...] = ()
     if wanted.prompts_path is not None:
         with problems.noting("prompts"):
-            for prompt in read_prompts(Path(wanted.prompts_path))[: wanted.prompts_asked]:
-                found, header = _prompt(wanted, prompt, target, settings, problems)
-                prompts.append(found)
-                headers += [header] if header is not None else []
-        if prompts and wanted.hidden_states is not None and not headers:
-            problems.add("error", "hidden states", _without_hidden_states(wanted.hidden_states, prompts))
+            prompts = _asked(wanted, wanted.prompts_path)
+    identity = "" if target is None else target.config_sha256
     return Survey(
         version=1,
         host=host,
         target=None if target is None else _target(target, problems),
         checkpoint=checkpoint,
-        prompts=tuple(prompts),
-        memory_needed=None if settings is None else memory.drafting(settings, headers),
+        prompts=tuple(caches.asked(prompt) for prompt in prompts),
+        memory_needed=None if settings is None else memory.drafting(settings, ()),
         problems=tuple(problems.found),
         working=() if wanted.space_at is None else tuple(working(Path(wanted.space_at) / rundir.RUNS)),
+        caches=tuple(caches.look_through(folder, prompts, identity, settings) for folder in wanted.hidden_states),
     )
+
+
+def _asked(wanted: SurveyRequest, path: str) -> tuple[Prompt, ...]:
+    """The first prompts of the set, or those that are named. Raises HarnessError naming the ones that are not there."""
+    known = read_prompts(Path(path))
+    if not wanted.prompts:
+        return known[: wanted.prompts_asked]
+    by_id = {prompt.id: prompt for prompt in known}
+    if strangers := [name for name in wanted.prompts if name not in by_id]:
+        raise HarnessError(f"{path}: no prompt {', '.join(strangers[:8])} in it, which was asked for by name")
+    return tuple(by_id[name] for name in wanted.prompts)
 
 
 def _host(space_at: str | None, problems: Problems) -> SurveyedHost:
@@ -159,53 +164,6 @@ def _target(target: TargetFiles, problems: Problems) -> SurveyedTarget:
     )
 
 
-def _prompt(
-    wanted: SurveyRequest,
-    prompt: Prompt,
-    target: TargetFiles | None,
-    settings: DrafterSettings | None,
-    problems: Problems,
-) -> tuple[SurveyedPrompt, FeaturesHeader | None]:
-    """The prompt, and its hidden states' header where an evaluation can use them. A link to nothing counts as found."""
-    tokens = None if prompt.token_ids is None else len(prompt.token_ids)
-    absent = SurveyedPrompt(id=prompt.id, sha256=prompt.sha256, found=False, features=None, tokens=tokens)
-    if wanted.hidden_states is None:
-        return absent, None
-    path = features_path(Path(wanted.hidden_states), prompt.id)
-    if not os.path.lexists(path):
-        return absent, None
-    found = replace(absent, found=True)
-    try:
-        header = read_features_header(path)
-        found = replace(
-            found,
-            features_id=header.header_id,
-            mtime=path.stat().st_mtime,
-            layer_ids=header.layer_ids,
-            identity=header.identity,
-            prompt_len=header.prompt_len,
-            completion_len=header.completion_len,
-        )
-        if settings is not None:
-            check_identity(header, settings, prompt.sha256, "" if target is None else target.config_sha256)
-    except PromptRefused as error:
-        problems.add("warn", f"prompt {prompt.id}", str(error))
-        return replace(found, refused=str(error)), None
-    return replace(found, features=path.name), header
-
-
-def _without_hidden_states(folder: str, prompts: list[SurveyedPrompt]) -> str:
-    """Why no prompt can be evaluated, and what makes that right. Capturing never replaces a file that is there."""
-    refused = [item.refused for item in prompts if item.refused]
-    asked = f"{folder}: none of {f'the {len(prompts)} prompts' if len(prompts) > 1 else '1 prompt'} asked has"
-    if not refused:
-        return f"{asked} hidden states; make them with: dflash-tui capture"
-    return (
-        f"{asked} usable hidden states, {len(refused)} have some that are refused, first {refused[0]}; move what is "
-        "refused away and make them with: dflash-tui capture"
-    )
-
-
 def _checkpoint(
     wanted: SurveyRequest, path: Path, target: TargetFiles | None, problems: Problems
 ) -> SurveyedCheckpoint:
@@ -223,7 +181,7 @@ def _checkpoint(
     _check(path, found, problems)
     if found.family == "dflash":
         with problems.noting("drafter settings"):
-            settings = _settings(structure, configs, wanted.overrides, target)
+            settings = _settings(structure, configs, wanted, target)
     identity: str | None = None
     if wanted.weights_id and target is not None and found.family == "dflash" and not found.missing:
         with problems.noting("weights"):
@@ -258,18 +216,26 @@ def _check(path: Path, found: Audit, problems: Problems) -> None:
 def _settings(
     structure: Structure,
     configs: list[tuple[str, dict[str, Any]]],
-    overrides: dict[str, Any],
+    wanted: SurveyRequest,
     target: TargetFiles | None,
 ) -> DrafterSettings:
-    """`resolve_settings`; where only the vocabulary's size is unknown it is the target's, whose head is used."""
+    """`resolve_settings`; where only the vocabulary's size is unknown it is the target's, whose head is used. Raises
+    CheckpointError, HarnessError naming the fields that nothing gives of a drafter that belongs to no training."""
     try:
-        return resolve_settings(structure, configs, overrides)
+        return resolve_settings(structure, configs, wanted.overrides)
     except SettingsMissing as error:
         size = None if target is None else target.text.get("vocab_size")
-        if error.fields != ("vocab_size",) or target is None or not isinstance(size, int):
+        if error.fields == ("vocab_size",) and target is not None and isinstance(size, int):
+            described = (os.fspath(target.folder / "config.json"), {"vocab_size": size})
+            return resolve_settings(structure, [*configs, described], wanted.overrides)
+        if not wanted.foreign:
             raise
-        described = (os.fspath(target.folder / "config.json"), {"vocab_size": size})
-        return resolve_settings(structure, [*configs, described], overrides)
+        looked = ", ".join([name for name, _ in configs] or ["no config beside it"])
+        raise HarnessError(
+            f"{wanted.checkpoint}: nothing says its {', '.join(error.fields)} (looked in {looked} and the checkpoint's "
+            "own args; [drafter] of the config is the watched training's); put its config.json beside the weights, or "
+            "name one: --drafter-config PATH, for a [[baseline]] its key config"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

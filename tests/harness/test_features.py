@@ -98,7 +98,8 @@ def test_a_truncated_file_and_a_dangling_link_are_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("settings", "prompt", "config", "reason"),
     [
-        ({"taps": (1, 3)}, "aa", "", "192 values a token, the drafter needs 128"),
+        ({"taps": (1, 3, 5, 6)}, "aa", "", "layers 1,3,5, the drafter taps 1,3,5,6"),
+        ({"hidden_size": 32}, "aa", "", "192 values a token, the drafter needs 96"),
         ({"taps": (1, 3, 6)}, "aa", "", "layers 1,3,5, the drafter taps 1,3,6"),
         ({}, "ab", "", "another text"),
         ({}, "aa", "dd", "another target"),
@@ -110,6 +111,23 @@ def test_features_of_something_else_are_refused(
     path = write_features(tmp_path, "fizz", states(), TOKENS, {**META, "target_config_sha256": "cc"})
     with pytest.raises(PromptRefused, match=reason):
         check_identity(read_features_header(path), replace(SETTINGS, **settings), prompt, config)
+
+
+@pytest.mark.parametrize("taps", [(3,), (1, 5), (5, 1, 3)])
+def test_a_drafter_that_taps_some_of_the_recorded_layers_gets_their_columns(
+    tmp_path: Path, taps: tuple[int, ...]
+) -> None:
+    header = read_features_header(write_features(tmp_path, "fizz", states(), TOKENS, META))
+    check_identity(header, replace(SETTINGS, taps=taps), "aa", "")
+    layers = dict(zip((1, 3, 5), states().chunk(3, dim=1), strict=True))
+    assert torch.equal(open_features(header, Maps(), taps).hidden, torch.cat([layers[tap] for tap in taps], dim=1))
+
+
+def test_without_recorded_layers_nothing_is_selected(tmp_path: Path) -> None:
+    header = read_features_header(write_features(tmp_path, "fizz", states(), TOKENS, {"prompt_len": "4"}))
+    with pytest.raises(PromptRefused, match="192 values a token, the drafter needs 128"):
+        check_identity(header, replace(SETTINGS, taps=(1, 3)), "aa", "")
+    assert torch.equal(open_features(header, Maps(), (1, 3, 5)).hidden, states())
 
 
 @pytest.mark.parametrize(

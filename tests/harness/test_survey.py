@@ -32,7 +32,7 @@ RAW = "cases/checkpoints/raw-step/step_4000/checkpoint.pt"
 def asked(tiny: World, **changes: Any) -> dict[str, Any]:
     request = {
         "checkpoint": os.fspath(tiny.case.folder), "target": os.fspath(tiny.target.folder),
-        "prompts_path": os.fspath(tiny.root / "prompts.jsonl"), "hidden_states": os.fspath(tiny.hidden_states),
+        "prompts_path": os.fspath(tiny.root / "prompts.jsonl"), "hidden_states": [os.fspath(tiny.hidden_states)],
         "space_at": os.fspath(tiny.root / "not" / "yet"), **changes,
     }  # fmt: skip
     found = harness("survey", stdin=json.dumps(request))
@@ -41,7 +41,14 @@ def asked(tiny: World, **changes: Any) -> dict[str, Any]:
 
 
 def sentences(answer: dict[str, Any], about: str, severity: str = "error") -> list[str]:
-    return [p["sentence"] for p in answer["problems"] if p["about"] == about and p["severity"] == severity]
+    problems = [*answer["problems"], *(problem for cache in answer["caches"] for problem in cache["problems"])]
+    return [p["sentence"] for p in problems if p["about"] == about and p["severity"] == severity]
+
+
+def cached(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """The prompts as the only folder of hidden states has them."""
+    (cache,) = answer["caches"]
+    return list(cache["prompts"])
 
 
 @pytest.fixture
@@ -73,10 +80,10 @@ def test_a_host_where_everything_is_in_order(tiny: World, drafter_folder: Path) 
     assert from_data(Audit, checkpoint["audit"], "audit").embedding == "target"
     assert checkpoint["quick_id"] == quick_id(read_structure(local_files(drafter_folder)).directory)
     assert len(checkpoint["weights_id"]) == 64
-    assert [(p["id"], p["features"]) for p in answer["prompts"]] == [
+    assert [(p["id"], p["features"]) for p in cached(answer)] == [
         ("p0", "p0.safetensors"), ("p1", "p1.safetensors"), ("p2", "p2.safetensors"), ("p3", None)
     ]  # fmt: skip
-    first = answer["prompts"][0]
+    first = cached(answer)[0]
     assert (first["sha256"], first["features_id"]) == (
         tiny.manifest.prompts[0].sha256, tiny.manifest.prompts[0].features_id
     )  # fmt: skip
@@ -152,7 +159,7 @@ def test_hidden_states_that_cannot_be_used_do_not_count_and_say_why(tiny: World,
     hidden, tokens = torch.ones(55, 192, dtype=torch.bfloat16), list(range(56))
     write_features(tiny.hidden_states, "p1", hidden, tokens, metadata(tiny.target, "p1", 10, (2, 4, 6)))
     answer = asked(tiny, checkpoint=os.fspath(drafter_folder))
-    assert [(p["found"], p["features"]) for p in answer["prompts"]] == [
+    assert [(p["found"], p["features"]) for p in cached(answer)] == [
         (True, None), (True, None), (True, "p2.safetensors"), (False, None)
     ]  # fmt: skip
     assert "p0.safetensors" in sentences(answer, "prompt p0", "warn")[0]
@@ -161,12 +168,12 @@ def test_hidden_states_that_cannot_be_used_do_not_count_and_say_why(tiny: World,
 
 def test_a_cache_without_a_usable_file_says_how_many_prompts_and_what_makes_them(tiny: World) -> None:
     empty = tiny.root / "empty"
-    (sentence,) = sentences(asked(tiny, hidden_states=os.fspath(empty), prompts_asked=3), "hidden states")
+    (sentence,) = sentences(asked(tiny, hidden_states=[os.fspath(empty)], prompts_asked=3), "hidden states")
     assert sentence == (f"{empty}: none of the 3 prompts asked has hidden states; make them with: dflash-tui capture")
     empty.mkdir()
     for name in ("p1", "p2"):
         (empty / f"{name}.safetensors").write_bytes(b"short")
-    (sentence,) = sentences(asked(tiny, hidden_states=os.fspath(empty), prompts_asked=3), "hidden states")
+    (sentence,) = sentences(asked(tiny, hidden_states=[os.fspath(empty)], prompts_asked=3), "hidden states")
     assert f"{empty}: none of the 3 prompts asked has usable hidden states, 2 have some that are refused" in sentence
     assert f"first {empty}/p1.safetensors: " in sentence
     assert sentence.endswith("move what is refused away and make them with: dflash-tui capture")
@@ -227,7 +234,7 @@ def test_the_answer_is_utf_8_whatever_the_host_s_charset(tiny: World, monkeypatc
 def test_a_survey_imports_no_torch(tiny: World) -> None:
     request = json.dumps({
         "checkpoint": os.fspath(known(RAW)), "target": os.fspath(tiny.target.folder),
-        "prompts_path": os.fspath(tiny.root / "prompts.jsonl"), "hidden_states": os.fspath(tiny.hidden_states),
+        "prompts_path": os.fspath(tiny.root / "prompts.jsonl"), "hidden_states": [os.fspath(tiny.hidden_states)],
     })  # fmt: skip
     program = (
         "import sys; from dflash_tui.harness.__main__ import main; status = main(['survey']);"
