@@ -35,11 +35,12 @@ def open_store(arguments: argparse.Namespace) -> Store:
 
 @asynccontextmanager
 async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
-    """A console over the config's hosts, narrating on stderr, closed at the end."""
+    """A console over the config's hosts, narrating on stderr and asking on a terminal, closed at the end."""
+    from dflash_tui.cli.asking import terminal_ask
     from dflash_tui.console.console import Console
     from dflash_tui.console.narration import narrator
 
-    console = Console(config, store, told=narrator(narrate))
+    console = Console(config, store, told=narrator(narrate), ask=terminal_ask())
     try:
         yield console
     finally:

@@ -196,6 +196,27 @@ class ReportAnswer:
 
 
 @dataclass(frozen=True)
+class TrustedKey:
+    """A key that was added: the host (or jump) it is of, as known_hosts spells that, and the file it went to."""
+
+    host: str
+    entry: str
+    key_type: str
+    fingerprint: str
+    file: str
+
+
+@dataclass(frozen=True)
+class TrustAnswer:
+    """``trust``: the keys that were `added` on the way to `host`, none when all were known. `problem`: why the login
+    failed nevertheless, else ""."""
+
+    host: str
+    added: tuple[TrustedKey, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class DemoAnswer:
     """``demo --headless``: the shipped baseline drafter and each evaluated checkpoint of the training, oldest first;
     `comparisons` sets each checkpoint against the baseline, in the same order."""
@@ -203,6 +224,34 @@ class DemoAnswer:
     baseline: Entry
     checkpoints: tuple[Entry, ...]
     comparisons: tuple[Comparison, ...]
+
+
+@dataclass(frozen=True)
+class ConfigPath:
+    """``config path``: the file that is used, and whether it is there."""
+
+    path: str
+    exists: bool
+
+
+@dataclass(frozen=True)
+class ConfigShow:
+    """``config show``: `config` holds every table with all values that count; `defaults` are the dotted keys of those
+    that the file leaves out. Values of environment variables are not shown."""
+
+    path: str
+    config: dict[str, Any]
+    defaults: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class InitAnswer:
+    """``init``: the file that was written; `kept` is where an older one lies now ("": there was none); `next` are the
+    commands to go on with."""
+
+    path: str
+    kept: str
+    next: tuple[str, ...]
 
 
 @dataclass(frozen=True)

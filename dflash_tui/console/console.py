@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from dflash_tui.config import Config, EvaluationConfig
 from dflash_tui.console import events as happened
 from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.console.questions import Questions
 from dflash_tui.console.state import State, TrainingPane, fold
 from dflash_tui.hosts.base import Host
 from dflash_tui.results.store import Store
 from dflash_tui.watch.events import WatchLost
 
 if TYPE_CHECKING:
+    from dflash_tui.hosts.asking import Ask, Asker
     from dflash_tui.watch.saved import CheckpointLister
 
 FLUSH_SECONDS = 0.25  # faces hear of changes at most four times a second
@@ -28,8 +30,9 @@ class Console:
     """Everything that runs while a face is open, and everything a headless command needs.
 
     `hosts` maps the config's host names to hosts (None: made from the config at first use), `store` keeps runs and
-    pins, `told` hears every event at once. Construction does nothing; `start` begins to watch. Acts may be awaited
-    directly (headless) or begun as jobs (the app).
+    pins, `told` hears every event at once, `ask` is asked about unknown host keys (None: they are refused).
+    Construction does nothing; `start` begins to watch. Acts may be awaited directly (headless) or begun as jobs (the
+    app).
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class Console:
         hosts: Mapping[str, Host] | None = None,
         *,
         told: Callable[[happened.Event], None] | None = None,
+        ask: Ask | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.config, self.store, self.clock = config, store, clock
@@ -48,6 +52,9 @@ class Console:
         self.against: str | None = None
         self.common = False  # whether results are compared on what both measured
         self.lister: CheckpointLister | None = None  # remembers complete checkpoints, so that none is read twice
+        self.questions = Questions(self.emit)
+        self._ask = ask
+        self._asker: Asker | None = None
         self._hosts = hosts
         self._told = told
         self._listeners: list[Callable[[State], None]] = []
@@ -61,8 +68,10 @@ class Console:
         """Hosts by the config's names."""
         if self._hosts is None:
             from dflash_tui.console.links import make_hosts
+            from dflash_tui.hosts.asking import Asker
 
-            self._hosts = make_hosts(self.config)
+            self._asker = Asker(self._ask) if self._ask is not None else None
+            self._hosts = make_hosts(self.config, self._asker)
         return self._hosts
 
     def host(self, name: str) -> Host:
@@ -134,7 +143,9 @@ class Console:
             callback(self.state)
 
     async def start(self) -> None:
-        """Begin to watch, read the configured baselines, and attach to evaluations that were left running."""
+        """Begin to watch, read the configured baselines, and attach to evaluations that were left running. From now on
+        unknown host keys are asked about in the state."""
+        self._ask = self._ask or self.questions.ask
         self._spawn(self._tick(), "tick")
         self._spawn(self._watch(), "watch")
         self._spawn(self._prepare(), "prepare")
@@ -147,6 +158,8 @@ class Console:
             await asyncio.wait(self._tasks, timeout=CLOSE_SECONDS)
         if self._flush is not None:
             self._flush.cancel()
+        if self._asker is not None:
+            await self._asker.close()
         for host in (self._hosts or {}).values():
             with suppress(*TROUBLE, TimeoutError):
                 await asyncio.wait_for(host.close(), CLOSE_SECONDS)
@@ -170,7 +183,7 @@ class Console:
     def _act(self, name: str) -> Callable[..., Coroutine[Any, Any, object]]:
         """An act by its name; what acts need (transfer, evaluation, statistics) is loaded at the first one, not before
         the first screen."""
-        from dflash_tui.console.acts import capture, evaluate, fetch, shown, stop
+        from dflash_tui.console.acts import capture, evaluate, fetch, shown, stop, trust
 
         acts: dict[str, Callable[..., Coroutine[Any, Any, object]]] = {
             "evaluate": partial(evaluate.evaluate, self),
@@ -179,6 +192,7 @@ class Console:
             "pin": partial(shown.pin_shown, self),
             "common": partial(shown.toggle_common, self),
             "stop": partial(stop.stop_shown, self),
+            "trust": partial(trust.answer, self),
             "reconnect": self._reconnect,
         }
         if name not in acts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dflash_tui.hosts.base import KeyOffer
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.process import ProgressRecord, RunState
@@ -151,6 +152,20 @@ class Noticed:
 
 
 @dataclass(frozen=True)
+class KeyAsked:
+    """A host showed a key that is not known; who wanted the host waits until a person has answered."""
+
+    offer: KeyOffer
+
+
+@dataclass(frozen=True)
+class KeyAnswered:
+    """The question about a key is settled."""
+
+    offer: KeyOffer
+
+
+@dataclass(frozen=True)
 class Ticked:
     """A second passed: ages grow. `now` is POSIX seconds."""
 
@@ -176,5 +191,7 @@ Event = (
     | CaptureEnded
     | ResultsChanged
     | Noticed
+    | KeyAsked
+    | KeyAnswered
     | Ticked
 )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dflash_tui.console import events as happened
+from dflash_tui.hosts.base import KeyOffer
 from dflash_tui.measure.summary import by_prompt, score
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.checkpoint import SavedCheckpoint
@@ -140,7 +141,7 @@ class ResultsPane:
 @dataclass(frozen=True)
 class State:
     """Everything a face shows. `queue` are the jobs that wait for their turn on the evaluation host, `now` is POSIX
-    seconds of the last tick."""
+    seconds of the last tick; `question` is the host key that a person is asked about."""
 
     training: TrainingPane = TrainingPane()
     transfer: TransferPane = TransferPane()
@@ -149,6 +150,7 @@ class State:
     results: ResultsPane = ResultsPane()
     hosts: dict[str, HostLine] = field(default_factory=dict)
     notices: tuple[happened.Noticed, ...] = ()
+    question: KeyOffer | None = None
     now: float = 0.0
 
 
@@ -167,6 +169,10 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, transfer=_transfer(state.transfer, event))
         case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins):
             return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins))
+        case happened.KeyAsked(offer):
+            return replace(state, question=offer)
+        case happened.KeyAnswered():
+            return replace(state, question=None)
         case happened.JobQueued():
             return replace(state, queue=(*state.queue, event))
         case _:

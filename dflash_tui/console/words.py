@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from dflash_tui.config.writing import toml_key, toml_value
 from dflash_tui.console import answers
 from dflash_tui.console.quantities import ago, counted, megabytes, time_left
 from dflash_tui.records.codec import dumps, to_data
@@ -81,8 +82,16 @@ def _lines(answer: Any) -> Iterable[str]:
             return _compared(answer)
         case answers.ReportAnswer():
             return [answer.markdown]
+        case answers.TrustAnswer():
+            return _trust(answer)
         case answers.DemoAnswer():
             return _demo(answer)
+        case answers.ConfigPath():
+            return [answer.path if answer.exists else f"{answer.path} (no such file; dflash-tui init writes it)"]
+        case answers.ConfigShow():
+            return _config(answer)
+        case answers.InitAnswer():
+            return _written(answer)
         case tuple():
             return [f"{', '.join(key.keys):12} {key.description}" for key in answer]
         case _:
@@ -206,6 +215,38 @@ def _runs(answer: answers.Runs) -> Iterable[str]:
         yield f"{GLYPHS['warn']} {problem}"
     if not answer.runs and not answer.pins and not answer.problems:
         yield "no runs yet; dflash-tui eval makes one"
+
+
+def _config(answer: answers.ConfigShow) -> Iterable[str]:
+    yield f"# {answer.path}"
+    for name, table in answer.config.items():
+        parts: list[tuple[str, str, dict[str, Any]]] = [(f"[{name}]", name, table)]
+        if name == "hosts":
+            parts = [(f"[hosts.{toml_key(host)}]", f"hosts.{host}", item) for host, item in table.items()]
+        elif name == "baseline":
+            parts = [("[[baseline]]", f"baseline.{item['name']}", item) for item in table]
+        for heading, dotted, values in parts:
+            yield ""
+            yield heading
+            for key, value in values.items():
+                mark = "  # default" if f"{dotted}.{key}" in answer.defaults else ""
+                yield f"{key} = {toml_value(value)}{mark}"
+
+
+def _written(answer: answers.InitAnswer) -> Iterable[str]:
+    yield f"wrote {answer.path}"
+    if answer.kept:
+        yield f"the one that was there is now {answer.kept}"
+    yield "next: " + ", then: ".join(answer.next)
+
+
+def _trust(answer: answers.TrustAnswer) -> Iterable[str]:
+    for key in answer.added:
+        yield f"{key.host}: {key.key_type} {key.fingerprint} added to {key.file} as {key.entry}"
+    if not answer.added:
+        yield f"{answer.host}: every key on the way is known already"
+    if answer.problem:
+        yield f"{GLYPHS['warn']} {answer.problem}"
 
 
 def _demo(answer: answers.DemoAnswer) -> Iterable[str]:

@@ -16,6 +16,7 @@ from textual.timer import Timer
 from textual.worker import Worker, WorkerState
 
 from dflash_tui.console.state import State
+from dflash_tui.hosts.base import KeyOffer
 from dflash_tui.tui.actions import ACTIONS, BY_ID, Action
 from dflash_tui.tui.contract import ConsoleLike
 from dflash_tui.tui.lines import Line, clean, line
@@ -165,11 +166,27 @@ class DflashApp(App[None]):
             self.on_state_changed()
 
     _shown: State | None = None
+    _asked: KeyOffer | None = None
 
     def _show(self) -> None:
         self._shown = self.newest
         self.overview.show(self.newest)
         self._tell_notices()
+        self._ask_about_key()
+
+    def _ask_about_key(self) -> None:
+        """Show the question that waits; once, however often the state comes with it."""
+        offer = self.newest.question
+        if offer is None or offer == self._asked:
+            return
+        self._asked = offer
+        from dflash_tui.tui.screens.trust import TrustKey
+
+        def answered(yes: bool | None) -> None:
+            if self.session is not None:
+                self.session.begin("trust", fingerprint=offer.fingerprint, yes=bool(yes))
+
+        self.push_screen(TrustKey(offer), answered)
 
     def _tell_notices(self) -> None:
         notices = self.newest.notices

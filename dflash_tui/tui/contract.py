@@ -22,4 +22,4 @@ class ConsoleLike(Protocol):
         """Connect and begin to watch."""
 
     def begin(self, act: str, **options: Any) -> None:
-        """Start an act ("evaluate", "fetch", "capture", "pin", "stop", "reconnect") and return at once."""
+        """Start an act ("evaluate", "fetch", "capture", "pin", "stop", "trust", "reconnect") and return at once."""
