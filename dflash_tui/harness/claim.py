@@ -56,4 +56,5 @@ def _answers(run_dir: Path) -> bool:
     if not (run_dir / rundir.PROCESS).exists():
         return False
     state = process.state(run_dir)
-    return state == "running" or (state == "finished" and (run_dir / rundir.RESULTS).exists())
+    results = (run_dir / rundir.RESULTS).exists() or (run_dir / rundir.EXTERNAL).exists()
+    return state == "running" or (state == "finished" and results)

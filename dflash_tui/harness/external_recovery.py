@@ -14,8 +14,6 @@ from dflash_tui.harness.external_child import end_all
 from dflash_tui.harness.external_guard import put_back
 from dflash_tui.records.external import Guarded, Journal
 
-JOURNAL = "external.json"
-
 
 @contextlib.contextmanager
 def held(run_dir: Path) -> Iterator[None]:
@@ -33,7 +31,7 @@ def recover(root: Path) -> tuple[str, ...]:
     """
     said: list[str] = []
     failed: list[str] = []
-    for path in sorted((root / rundir.RUNS).glob(f"*/{JOURNAL}")):
+    for path in sorted((root / rundir.RUNS).glob(f"*/{rundir.EXTERNAL}")):
         try:
             said += [sentence] if (sentence := settle(path.parent)) else []
         except HarnessError as error:
@@ -45,14 +43,14 @@ def recover(root: Path) -> tuple[str, ...]:
 
 def settle(run_dir: Path) -> str:
     """Put one run right; "" when there is nothing to do, or it is alive. Raises HarnessError."""
-    if not (run_dir / JOURNAL).exists():
+    if not (run_dir / rundir.EXTERNAL).exists():
         return ""
-    journal = rundir.read(run_dir / JOURNAL, Journal)
+    journal = rundir.read(run_dir / rundir.EXTERNAL, Journal)
     if journal.state == "restored":
         return ""
     try:
         with held(run_dir):
-            journal = rundir.read(run_dir / JOURNAL, Journal)
+            journal = rundir.read(run_dir / rundir.EXTERNAL, Journal)
             if journal.state == "restored":
                 return ""
             ended = end_all(run_dir)
@@ -87,5 +85,5 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
     if failed:
         raise HarnessError("; ".join(failed))
     journal = replace(journal, state="restored")
-    rundir.write(run_dir / JOURNAL, journal)
+    rundir.write(run_dir / rundir.EXTERNAL, journal)
     return journal, moved[::-1]

@@ -1,8 +1,8 @@
 """A stand-in for a script that people have: it writes eval_results.json beside itself, and does what its words say.
 
 Carried out in order: `say:TEXT`, `err:TEXT`, `bar:DONE/TOTAL`, `write:PATH` (a whole result), `half:PATH` (its first
-half), `append:PATH`, `replace:PATH` (through a temporary name), `drop:PATH`, `folder:PATH`, `touch:PATH`,
-`wait:FIFO` (until someone writes to it), `here:PATH`, `child:FIFO:PATH:LATE` (a process of its own session that waits and
+half), `append:PATH`, `replace:PATH` (through a temporary name), `drop:PATH`, `folder:PATH`, `touch:PATH`, `wait:FIFO`
+(until someone writes to it), `here:PATH`, `child:FIFO:PATH:LATE` (a process of its own session that waits and
 then writes), `spoil:PATH` (write into a file in place), `end:STATUS`, `kill`. Without a path: the fixed one.
 """
 
