@@ -11,7 +11,7 @@ from pathlib import Path
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.external_child import end_all
-from dflash_tui.harness.external_guard import put_back
+from dflash_tui.harness.external_guard import KEPT, put_back
 from dflash_tui.records.external import Guarded, Journal
 
 
@@ -35,7 +35,7 @@ def recover(root: Path) -> tuple[str, ...]:
         try:
             said += [sentence] if (sentence := settle(path.parent)) else []
         except HarnessError as error:
-            failed.append(f"{path.parent.name}: {error}")
+            failed.append(f"{error}; what was not put back lies in {path.parent / KEPT}, see {path}")
     if failed:
         raise HarnessError("; ".join(failed))
     return tuple(said)

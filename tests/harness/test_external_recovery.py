@@ -15,7 +15,7 @@ import pytest
 from dflash_tui.harness import process
 from dflash_tui.harness.external import external
 from dflash_tui.harness.external_recovery import recover
-from tests.harness.external_world import OLD, Lab, journal, lab, log, until
+from tests.harness.external_world import OLD, Lab, ending, journal, lab, log, until
 from tests.harness.world import harness
 
 STEPS = ("link", "replace", "fsync", "unlink", "symlink", "rmdir", "write")
@@ -177,16 +177,19 @@ def test_what_a_killed_run_left_running_is_ended_before_files_come_back(there: L
     assert harness("recover", there.root).stdout == ""
 
 
-def test_a_damaged_journal_is_named_and_hides_no_other_run(there: Lab) -> None:
+def test_a_damaged_journal_is_named_hides_no_other_run_and_lets_none_begin(there: Lab) -> None:
     here, gate = there.folder / "here", there.folder / "gate"
     os.mkfifo(gate)
-    (there.make(there.request("say:x"), "run-0") / "external.json").write_text("{")
     run_dir = there.make(there.request("half:", f"here:{here}", f"wait:{gate}"))
     running = there.begin(run_dir)
     until(here.exists, "the script")
     running.kill()
     running.wait(60)
+    (there.make(there.request("say:x"), "run-0") / "external.json").write_text("{")
     recovered = harness("recover", there.root)
     assert recovered.returncode == 1
     assert "run-0/external.json: not JSON" in recovered.stderr
+    assert f"what was not put back lies in {there.root}/runs/run-0/kept" in recovered.stderr
+    assert there.is_as_before()
+    assert "run-0/external.json: not JSON" in (ending(there.run("write:", name="run-2")).error or "")
     assert there.is_as_before()
