@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
+from collections.abc import Sequence
 from typing import cast, get_args
 
 from dflash_tui.evals.errors import EvaluationError
@@ -13,14 +14,24 @@ from dflash_tui.records.process import RunState
 LAUNCH_SECONDS = 120.0  # a cold disk may take its time to read Python; the harness detaches before it loads torch
 
 
-async def start(host: Host, python: str, harness: str, command: str, run_dir: str, *, once: bool = False) -> str:
-    """Start ``evaluate`` or ``capture`` in a run directory; returns the run's id once it is detached and recorded.
+async def start(
+    host: Host,
+    python: str,
+    harness: str,
+    command: str,
+    run_dir: str,
+    *,
+    once: bool = False,
+    beside: Sequence[str] = (),
+) -> str:
+    """Start ``evaluate`` or ``capture`` in a run directory; returns the run's id once it is detached and recorded. The
+    same process carries out the evaluations in the run directories `beside` it after that one.
 
     With `once` a run beside it that has answered the same request, or works on it, is found by its host: its id is
     returned then, nothing was started, and the run directory is gone. Raises EvaluationError with the harness's own
     sentence when it refuses, HostError when the host can't be reached.
     """
-    said = await _call(host, [python, harness, command, run_dir, *(["--once"] if once else [])])
+    said = await _call(host, [python, harness, command, run_dir, *beside, *(["--once"] if once else [])])
     try:
         answered = json.loads(said).get("answered_by")
     except (ValueError, AttributeError):

@@ -57,7 +57,8 @@ async def create_run(host: Host, root: str, name: str) -> tuple[str, str]:
 async def link_checkpoint(host: Host, folder: str, names: Sequence[str], run_dir: str) -> Linked:
     """Hard-link a checkpoint's files into the run, so that what was evaluated stays what it was.
 
-    Where a hard link is impossible (another filesystem), the file is copied (``cp --reflink=auto``) and that is said.
+    Where a hard link is impossible (another filesystem), the file is copied (``cp --reflink=auto``) and that is said. A
+    symbolic link (as in the Hugging Face cache) stands for the file that it leads to.
     """
     base = posixpath.join(run_dir, "checkpoint")
     await host.make_folder(base)
@@ -66,6 +67,7 @@ async def link_checkpoint(host: Host, folder: str, names: Sequence[str], run_dir
         source, target = posixpath.join(folder, name), posixpath.join(base, name)
         if "/" in name:
             await host.make_folder(posixpath.dirname(target))
+        source = await real_path(host, source)
         try:
             await host.run(["ln", source, target])
         except CommandFailed:
@@ -73,6 +75,13 @@ async def link_checkpoint(host: Host, folder: str, names: Sequence[str], run_dir
             await _copy(host, source, target)
     single = f"checkpoint/{names[0]}" if len(names) == 1 else "checkpoint"
     return Linked(single, method)
+
+
+async def real_path(host: Host, path: str) -> str:
+    """Where a file really lies. A hard link to a symbolic link would be one more symbolic link."""
+    if (await host.stat(path, follow=False)).kind != "link":
+        return path
+    return (await host.run(["readlink", "-f", path])).text.removesuffix("\n")
 
 
 async def write_manifest(host: Host, run_dir: str, manifest: Manifest) -> None:

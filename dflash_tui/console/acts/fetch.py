@@ -14,7 +14,7 @@ from dflash_tui.hosts.base import Host
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.transfer.errors import DestinationTaken
 from dflash_tui.transfer.plan import TransferPlan, make_plan
-from dflash_tui.transfer.relay import move
+from dflash_tui.transfer.relay import Moved, move
 from dflash_tui.watch.saved import CheckpointLister
 from dflash_tui.watch.training import Snapshot, read_once
 
@@ -37,6 +37,17 @@ class Fetched:
     sha256: str
     seconds: float
     already_there: bool
+
+
+@dataclass(frozen=True)
+class Load:
+    """What moves: `names` below `folder` of `source`, `size` bytes in all; `step` of the training, None for others."""
+
+    source: Host
+    folder: str
+    names: tuple[str, ...]
+    size: int
+    step: int | None = None
 
 
 async def snapshot_of(console: Console) -> Snapshot:
@@ -90,13 +101,35 @@ async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetc
 
 
 async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
-    source, destination = console.training_host, console.evaluation_host
+    source = console.training_host
     names = evaluation_files(await with_sidecars(source, checkpoint.folder, checkpoint.files))
-    wanted = wanted_folder(console, checkpoint)
+    load = Load(source, checkpoint.folder, names, checkpoint.size, checkpoint.step)
+    folder, moved = await _carry(console, job, load, wanted_folder(console, checkpoint))
+    return Fetched(
+        checkpoint=checkpoint,
+        host=console.evaluation_host.name,
+        folder=folder,
+        names=tuple(names),
+        bytes=moved.bytes,
+        sha256=moved.sha256.get(names[0], ""),
+        seconds=moved.seconds,
+        already_there=moved.already_there,
+    )
+
+
+async def carry(console: Console, job: str, load: Load, wanted: str) -> tuple[str, Moved]:
+    """Move files to the evaluation host, after the transfers before them: the folder that they lie in there (`wanted`,
+    or one beside it where that has others of their names), and what crossed. Emits the transfer's events."""
+    async with console.wire:
+        return await _carry(console, job, load, wanted)
+
+
+async def _carry(console: Console, job: str, load: Load, wanted: str) -> tuple[str, Moved]:
+    source, destination, names = load.source, console.evaluation_host, load.names
     route = (source.name, "here", destination.name)
-    console.emit(happened.TransferStarted(job, checkpoint.step, posixpath.basename(wanted), route, checkpoint.size))
+    console.emit(happened.TransferStarted(job, load.step, posixpath.basename(wanted), route, load.size))
     try:
-        plan = await _plan(source, checkpoint.folder, names, destination, wanted)
+        plan = await _plan(source, load.folder, names, destination, wanted)
         moved = await move(
             plan, source, destination, lambda progress: console.emit(happened.TransferAdvanced(job, progress))
         )
@@ -106,28 +139,18 @@ async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fet
     except asyncio.CancelledError:
         console.emit(happened.TransferEnded(job, error="stopped; what arrived is kept and continued next time"))
         raise
-    fetched = Fetched(
-        checkpoint=checkpoint,
-        host=destination.name,
-        folder=plan.destination_folder,
-        names=tuple(names),
-        bytes=moved.bytes,
-        sha256=moved.sha256.get(names[0], ""),
-        seconds=moved.seconds,
-        already_there=moved.already_there,
-    )
     console.emit(
         happened.TransferEnded(
             job,
-            path=posixpath.join(fetched.folder, names[0]),
-            sha256=fetched.sha256,
-            seconds=fetched.seconds,
-            already_there=fetched.already_there,
-            bytes=fetched.bytes,
+            path=posixpath.join(plan.destination_folder, names[0]),
+            sha256=moved.sha256.get(names[0], ""),
+            seconds=moved.seconds,
+            already_there=moved.already_there,
+            bytes=moved.bytes,
             how=moved.how.get(names[0], ""),
         )
     )
-    return fetched
+    return plan.destination_folder, moved
 
 
 async def _plan(source: Host, folder: str, names: tuple[str, ...], destination: Host, wanted: str) -> TransferPlan:

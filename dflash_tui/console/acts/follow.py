@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,14 +44,22 @@ async def follow(console: Console, job: str, run_id: str, run_dir: str, harness:
 
 
 async def start(
-    console: Console, command: str, run_id: str, run_dir: str, harness: str, *, once: bool = False
+    console: Console,
+    command: str,
+    run_id: str,
+    run_dir: str,
+    harness: str,
+    *,
+    once: bool = False,
+    beside: Sequence[str] = (),
 ) -> str:
     """Start ``evaluate`` or ``capture`` detached; the id of the run that works, which with `once` may be another one
     (see `launch.start`). A link that breaks meanwhile is no failure: whether work has begun only its host knows, so it
     is not started twice but followed. Raises HostError, EvaluationError."""
     host = console.evaluation_host
     starting = asyncio.create_task(
-        launch.start(host, console.evaluation.python, harness, command, run_dir, once=once), name="launch"
+        launch.start(host, console.evaluation.python, harness, command, run_dir, once=once, beside=beside),
+        name="launch",
     )
     try:
         return await asyncio.shield(starting)
