@@ -10,7 +10,8 @@ from types import TracebackType
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.capture import capture
-from dflash_tui.console.acts.evaluate import Evaluated, evaluate
+from dflash_tui.console.acts.carry import Evaluated
+from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.fetch import snapshot_of
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.answers import DemoAnswer, entry

@@ -14,7 +14,8 @@ import pytest
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import reattach
-from dflash_tui.console.acts.evaluate import Evaluated, evaluate
+from dflash_tui.console.acts.carry import Evaluated
+from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.console import Console
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.records.codec import loads

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import evaluate, fetch
+from dflash_tui.console.acts.carry import tell_left
 from dflash_tui.console.acts.follow import ask, follow, start
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import rundir
@@ -51,7 +52,7 @@ async def capture(console: Console) -> Captured:
             console.emit(happened.CaptureEnded(job, (), str(error)))
             raise
         except asyncio.CancelledError:
-            evaluate.tell_left(console, job)
+            tell_left(console, job)
             raise
         console.emit(happened.CaptureEnded(job, done.captured))
         return done

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 import sys
 from collections.abc import Sequence
@@ -12,12 +11,10 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, fetch
-from dflash_tui.console.acts.follow import ask, follow, start
-from dflash_tui.console.acts.reattach import begun, take_over
-from dflash_tui.console.acts.shown import show
-from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.console.acts.carry import Evaluated, asked, carry
+from dflash_tui.console.errors import ConsoleError
 from dflash_tui.evals import rundir
-from dflash_tui.evals.errors import EvaluationError, EvaluationRefused, RunEnded
+from dflash_tui.evals.errors import EvaluationRefused
 from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
 from dflash_tui.evals.preflight import preflight
 from dflash_tui.evals.ship import harness_file, ship
@@ -27,23 +24,12 @@ from dflash_tui.measure.anchors import PRESETS
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.requests import SurveyRequest
-from dflash_tui.records.result import Evaluation
 from dflash_tui.records.survey import Survey
-from dflash_tui.results.evaluation import from_run
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
 WEIGHT_ENDINGS = (".safetensors", ".pt", ".bin")
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    """`existing`: the same request had been answered or begun before, and that run is returned: none was started."""
-
-    run_id: str
-    existing: bool
-    evaluation: Evaluation
 
 
 @dataclass(frozen=True)
@@ -76,21 +62,10 @@ async def evaluate(
     """
     if preset not in PRESETS:
         raise ConsoleError(f"preset: found {preset!r}, expected {' or '.join(PRESETS)}")
-    async with console.waited_turn(preset) as job:
-        label = label or ("newest checkpoint" if step is None else f"step {step}")
-        console.emit(happened.EvaluationAsked(job, preset, label))
-        try:
-            subject = await (_model(console, model) if model else _fetched(console, step, job, preset))
-            return await _evaluate(console, job, subject, preset, block_size, again)
-        except RunEnded as error:
-            console.emit(happened.EvaluationEnded(job, error.run_id, error.state, error=str(error)))
-            raise
-        except TROUBLE as error:
-            console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
-            raise
-        except asyncio.CancelledError:
-            tell_left(console, job)
-            raise
+    label = label or ("newest checkpoint" if step is None else f"step {step}")
+    async with asked(console, preset, label) as job:
+        subject = await (_model(console, model) if model else _fetched(console, step, job, preset))
+        return await _evaluate(console, job, subject, preset, block_size, again)
 
 
 async def look(console: Console, harness: str, checkpoint: str | None, prompts_asked: int) -> Survey:
@@ -137,8 +112,8 @@ async def _refuse_early(console: Console, checkpoint: SavedCheckpoint, preset: s
     try:
         await host.stat(fetch.wanted_folder(console, checkpoint))
     except FileMissing:
-        asked, _ = PRESETS[preset]
-        found = await look(console, await ship(host, settings.root), None, asked)
+        prompts, _ = PRESETS[preset]
+        found = await look(console, await ship(host, settings.root), None, prompts)
         if refusals := preflight(found, host.name, settings.threads or 1).refusals:
             raise EvaluationRefused("; ".join(refusals)) from None
 
@@ -177,48 +152,19 @@ async def _evaluate(
 ) -> Evaluated:
     host, settings = console.evaluation_host, console.evaluation
     harness = await ship(host, settings.root)
-    asked, _ = PRESETS[preset]
-    found = await look(console, harness, subject.path, asked)
+    prompts, _ = PRESETS[preset]
+    found = await look(console, harness, subject.path, prompts)
     cache = settings.hidden_states[0]
     wish = Wish(preset, block_size or settings.block_size, settings.threads, settings.prompts, cache)
     facts = (*subject.facts, *baselines.facts(console))
     now = datetime.fromtimestamp(console.clock(), UTC)
     plan = plan_evaluation(wish, subject.origin, found, host.name, harness_file().sha256, facts, now)
     console.emit(_told(job, plan))
-    request = plan.manifest.request_id
-    if not again and (known := console.store.find_request(request)):
-        return _existing(console, job, known)
-    if not again and (left := await begun(console, harness, request)):
-        if left.ended:
-            return _existing(console, job, left.run_id)
-        console.emit(happened.EvaluationStarted(job, left.run_id, left.run_dir, host.name))
-        console.emit(happened.Noticed("info", f"{left.run_id} works on the same request already; it is followed"))
-        return await _followed(console, job, left.run_id, left.run_dir, harness, existing=True)
-    run_id, run_dir = await _create(console, host, subject, plan, now)
-    console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
-    try:
-        works = await start(console, "evaluate", run_id, run_dir, harness, once=not again)
-    except EvaluationError:
-        await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
-        raise
-    if works != run_id:
-        run_dir = await take_over(console, run_id, works)
-        console.emit(happened.EvaluationStarted(job, works, run_dir, host.name))
-        return await _followed(console, job, works, run_dir, harness, existing=True)
-    return await _followed(console, job, run_id, run_dir, harness, existing=False)
 
+    async def create() -> tuple[str, str]:
+        return await _create(console, host, subject, plan, now)
 
-async def _followed(
-    console: Console, job: str, run_id: str, run_dir: str, harness: str, *, existing: bool
-) -> Evaluated:
-    home = console.store.run_folder(run_id)
-    ended = await follow(console, job, run_id, run_dir, harness, home)
-    if ended.state != "finished":
-        raise RunEnded(run_id, ended.state, ended.error)
-    evaluation = from_run(home)
-    console.emit(happened.EvaluationEnded(job, run_id, "finished"))
-    show(console, evaluation)
-    return Evaluated(run_id, existing, evaluation)
+    return await carry(console, job, "evaluate", plan.manifest.request_id, harness, create, again=again)
 
 
 def _told(job: str, plan: Plan) -> happened.PlanMade:
@@ -259,21 +205,3 @@ async def _create(console: Console, host: Host, subject: Subject, plan: Plan, no
     await rundir.write_manifest(host, run_dir, manifest)
     rundir.keep_manifest(console.store.run_folder(run_id), manifest)
     return run_id, run_dir
-
-
-def _existing(console: Console, job: str, run_id: str) -> Evaluated:
-    evaluation = from_run(console.store.run_folder(run_id))
-    console.emit(happened.EvaluationEnded(job, run_id, "finished", existing=True))
-    show(console, evaluation)
-    return Evaluated(run_id, True, evaluation)
-
-
-def tell_left(console: Console, job: str) -> None:
-    """Say what a cancelled job leaves: nothing, or a run that goes on."""
-    pane = console.state.evaluation
-    if pane.job != job or pane.state != "running":
-        console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
-        return
-    sentence = f"{pane.run_id} goes on at {pane.host}; the same request finds it again"
-    console.emit(happened.Noticed("info", sentence))
-    console.emit(happened.EvaluationEnded(job, pane.run_id, "stopped", error=sentence))

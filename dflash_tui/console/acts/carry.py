@@ -1,0 +1,118 @@
+"""A planned run, from the question whether another has answered its request to the result that is shown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts.follow import ask, follow, start
+from dflash_tui.console.acts.reattach import begun, take_over
+from dflash_tui.console.acts.shown import show
+from dflash_tui.console.errors import TROUBLE
+from dflash_tui.evals.errors import EvaluationError, RunEnded
+from dflash_tui.records.result import Evaluation
+from dflash_tui.results.evaluation import from_run
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """`existing`: the same request had been answered or begun before, and that run is returned: none was started."""
+
+    run_id: str
+    existing: bool
+    evaluation: Evaluation
+
+
+@asynccontextmanager
+async def asked(console: Console, preset: str, label: str) -> AsyncIterator[str]:
+    """The turn on the evaluation host for a job called `label`, under its name; the job's pane tells how it fails, too,
+    and what a cancelled one leaves."""
+    async with console.waited_turn(preset) as job:
+        console.emit(happened.EvaluationAsked(job, preset, label))
+        try:
+            yield job
+        except RunEnded as error:
+            console.emit(happened.EvaluationEnded(job, error.run_id, error.state, error=str(error)))
+            raise
+        except TROUBLE as error:
+            console.emit(happened.EvaluationEnded(job, "", "failed", error=str(error)))
+            raise
+        except asyncio.CancelledError:
+            tell_left(console, job)
+            raise
+
+
+async def carry(
+    console: Console,
+    job: str,
+    command: str,
+    request: str,
+    harness: str,
+    create: Callable[[], Awaitable[tuple[str, str]]],
+    *,
+    again: bool,
+) -> Evaluated:
+    """Have `request` answered by the harness's `command`. `create` makes the run directory; its id and path.
+
+    Nothing is created when the request was answered before, or is worked on by a run that was left (that is followed
+    then), unless `again`. Raises TROUBLE.
+    """
+    host = console.evaluation_host
+    if not again and (known := console.store.find_request(request)):
+        return existing(console, job, known)
+    if not again and (left := await begun(console, harness, request)):
+        if left.ended:
+            return existing(console, job, left.run_id)
+        console.emit(happened.EvaluationStarted(job, left.run_id, left.run_dir, host.name))
+        console.emit(happened.Noticed("info", f"{left.run_id} works on the same request already; it is followed"))
+        return await followed(console, job, left.run_id, left.run_dir, harness, existing=True)
+    run_id, run_dir = await create()
+    console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
+    try:
+        works = await start(console, command, run_id, run_dir, harness, once=not again)
+    except EvaluationError:
+        await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
+        raise
+    if works != run_id:
+        run_dir = await take_over(console, run_id, works)
+        console.emit(happened.EvaluationStarted(job, works, run_dir, host.name))
+        return await followed(console, job, works, run_dir, harness, existing=True)
+    return await followed(console, job, run_id, run_dir, harness, existing=False)
+
+
+async def followed(console: Console, job: str, run_id: str, run_dir: str, harness: str, *, existing: bool) -> Evaluated:
+    """Follow a run to its end and show its result. Raises RunEnded when it ends without one, TROUBLE."""
+    home = console.store.run_folder(run_id)
+    ended = await follow(console, job, run_id, run_dir, harness, home)
+    if ended.state != "finished":
+        raise RunEnded(run_id, ended.state, ended.error)
+    evaluation = from_run(home)
+    console.emit(happened.EvaluationEnded(job, run_id, "finished"))
+    show(console, evaluation)
+    return Evaluated(run_id, existing, evaluation)
+
+
+def existing(console: Console, job: str, run_id: str) -> Evaluated:
+    """Show the result of a run that had answered the request before."""
+    evaluation = from_run(console.store.run_folder(run_id))
+    console.emit(happened.EvaluationEnded(job, run_id, "finished", existing=True))
+    show(console, evaluation)
+    return Evaluated(run_id, True, evaluation)
+
+
+def tell_left(console: Console, job: str) -> None:
+    """Say what a cancelled job leaves: nothing, or a run that goes on."""
+    pane = console.state.evaluation
+    if pane.job != job or pane.state != "running":
+        console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
+        return
+    sentence = f"{pane.run_id} goes on at {pane.host}; the same request finds it again"
+    console.emit(happened.Noticed("info", sentence))
+    console.emit(happened.EvaluationEnded(job, pane.run_id, "stopped", error=sentence))
