@@ -84,7 +84,7 @@ def survey(wanted: SurveyRequest) -> Survey:
     if wanted.checkpoint is not None:
         with problems.noting("checkpoint"):
             checkpoint = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
-    settings = None if checkpoint is None else checkpoint.settings
+    settings = wanted.settings if checkpoint is None else checkpoint.settings
     prompts: tuple[Prompt, ...] = ()
     if wanted.prompts_path is not None:
         with problems.noting("prompts"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from dflash_tui.records.settings import DrafterSettings
+
 
 @dataclass(frozen=True)
 class CaptureRequest:
@@ -30,7 +32,8 @@ class SurveyRequest:
 
     `hidden_states` are folders; each is looked through. `overrides` are drafter settings by field name, as the user
     gave them for the watched training; a `foreign` drafter belongs to none, which only changes what is advised where
-    its settings are not known. `prompts_asked` limits the set to its first so many; `prompts` are ids, asked instead.
+    its settings are not known. `settings` are those of a checkpoint that lies elsewhere still, for what depends on
+    them here. `prompts_asked` limits the set to its first so many; `prompts` are ids, asked instead.
     """
 
     checkpoint: str | None = None
@@ -41,6 +44,7 @@ class SurveyRequest:
     drafter_config: str | None = None
     overrides: dict[str, Any] = field(default_factory=dict)
     foreign: bool = False
+    settings: DrafterSettings | None = None
     prompts_asked: int | None = None
     prompts: tuple[str, ...] = ()
     weights_id: bool = True
