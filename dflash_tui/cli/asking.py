@@ -34,11 +34,11 @@ async def _ask(offer: KeyOffer) -> bool:
     for sentence in described(offer):
         narrate(sentence)
     print(f"Add it to {offer.file}? [y/N, or the fingerprint] ", end="", file=sys.stderr, flush=True)
-    said = (await _line()).strip()
+    said = (await read_line()).strip()
     return said.lower() in ("y", "yes") or said == offer.fingerprint
 
 
-async def _line() -> str:
+async def read_line() -> str:
     """A line from the terminal; not in a thread, where an interrupt would have to wait for it."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()

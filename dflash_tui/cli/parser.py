@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dflash_tui import __version__
-from dflash_tui.cli import commands, faces
+from dflash_tui.cli import commands, faces, setup, trust
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -32,6 +32,11 @@ def build_parser() -> argparse.ArgumentParser:
             sub.add_argument("--json", action="store_true", help="print JSON")
         return sub
 
+    init = command("init", setup.init, "write a config from flags, from what is found on your hosts, and from answers")
+    setup.init_options(init)
+    config = command("config", setup.config, "the config: where it is, what it amounts to, its JSON schema")
+    config.add_argument("what", choices=("path", "show", "schema"), help="which of these to print")
+    trust.trust_options(command("trust", trust.trust, "add a host's key to known_hosts, after a look at it"))
     command("status", commands.online("status"), "the training as it is now")
     command("checkpoints", commands.online("checkpoints"), "the training's checkpoints, newest last")
     fetch = command("fetch", commands.online("fetch"), "move the newest complete checkpoint to the evaluation host")

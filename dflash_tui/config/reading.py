@@ -23,15 +23,19 @@ from dflash_tui.config.keys import CONFIG_VERSION, NUMBER, TABLES, TOP, Key
 
 def load_config(path: Path) -> Config:
     """Read and check a config file. Raises ConfigError, also when the file is missing."""
+    return parse_config(read_config(path), str(path))
+
+
+def read_config(path: Path) -> str:
+    """A config file's text. Raises ConfigError, also when the file is missing."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such file; write one with: dflash-tui init (or try everything first with: dflash-tui demo)"
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: can't be read ({error})") from error
-    return parse_config(text, str(path))
 
 
 def parse_config(text: str, path: str) -> Config:
@@ -52,7 +56,7 @@ def parse_config(text: str, path: str) -> Config:
         raise ConfigError(f"{path}: baseline: found a single value, expected [[baseline]] tables")
     config = Config(
         path=path,
-        training=TrainingConfig(**{"name": _training_name(training), **training}),
+        training=TrainingConfig(**{"name": training_name(training["checkpoints"]), **training}),
         evaluation=EvaluationConfig(**_listed(evaluation, "hidden_states")) if evaluation is not None else None,
         hosts=_hosts(path, data.get("hosts", {})),
         drafter=_checked(path, "drafter.", data.get("drafter", {}), TABLES["drafter"]),
@@ -67,9 +71,9 @@ def parse_config(text: str, path: str) -> Config:
     return config
 
 
-def _training_name(training: Mapping[str, Any]) -> str:
+def training_name(checkpoints: str) -> str:
     """A training without a name is called after the folder that holds its checkpoints' folder."""
-    parts = [part for part in str(training["checkpoints"]).split("/") if part]
+    parts = [part for part in checkpoints.split("/") if part]
     return parts[-2] if len(parts) > 1 else [*parts, "training"][0]
 
 

@@ -38,10 +38,15 @@ def toml_value(value: Any) -> str:
     if isinstance(value, str):
         return '"' + "".join(_ESCAPES.get(char, char) if _plain(char) else _escape(char) for char in value) + '"'
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(name)} = {toml_value(item)}" for name, item in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(name)} = {toml_value(item)}" for name, item in value.items()) + " }"
     if isinstance(value, Sequence):
         return f"[{', '.join(map(toml_value, value))}]"
     return repr(value)
+
+
+def toml_key(name: str) -> str:
+    """A key as TOML: bare where it may be."""
+    return name if _BARE.fullmatch(name) else toml_value(name)
 
 
 def spoken(table: str, record: Any) -> dict[str, Any]:
@@ -60,7 +65,7 @@ def headed(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
     if config.evaluation is not None:
         yield "evaluation", "[evaluation]", spoken("evaluation", config.evaluation)
     for name, host in config.hosts.items():
-        yield "hosts", f"[hosts.{_key(name)}]", spoken("hosts", host)
+        yield "hosts", f"[hosts.{toml_key(name)}]", spoken("hosts", host)
     if config.drafter:
         yield "drafter", "[drafter]", dict(config.drafter)
     for baseline in config.baselines:
@@ -109,10 +114,6 @@ def _example(table: str) -> str:
 
 def _commented(text: str, comment: str) -> str:
     return f"{text:{_COMMENT_AT}}  # {comment}" if comment else text
-
-
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else toml_value(name)
 
 
 def _plain(char: str) -> bool:

@@ -1,0 +1,50 @@
+"""Questions of `init` on a terminal: numbered offers, a default, or an answer of one's own. All on stderr."""
+
+from __future__ import annotations
+
+import sys
+
+from dflash_tui.cli.asking import read_line
+from dflash_tui.cli.printing import narrate
+from dflash_tui.config import ConfigError
+from dflash_tui.console.acts.init_source import Question
+
+
+class Terminal:
+    """A person who answers."""
+
+    looks = True
+    forgives = True
+
+    async def answer(self, question: Question) -> str:
+        """Ask until the answer can be used. Raises ConfigError when the terminal has ended."""
+        from dflash_tui.console.words import plain
+
+        narrate(f"\n{question.text}")
+        for number, offer in enumerate(question.offers, start=1):
+            narrate(f"  {number}  {offer.text}")
+        ways = [
+            *(["a number"] if question.offers else []),
+            question.free,
+            *(["- for none"] if question.optional else []),
+        ]
+        default = self._default(question)
+        shown = f" [{plain(default)}]" if default else ""
+        while True:
+            print(f"{', '.join(way for way in ways if way)}{shown}: ", end="", file=sys.stderr, flush=True)
+            line = await read_line()
+            if not line.endswith("\n"):
+                raise ConfigError(f"the answers ended at {question.flag}: {question.text} Give the flag")
+            said = line.strip() or default
+            if said == "-" and question.optional:
+                return ""
+            if said.isdecimal() and 0 < int(said) <= len(question.offers):
+                return question.offers[int(said) - 1].value
+            if not (trouble := question.wrong(said) if said else "expected an answer"):
+                return said
+            narrate(trouble)
+
+    def _default(self, question: Question) -> str:
+        if question.offers and question.sure:
+            return "1"
+        return "-" if question.optional else ""

@@ -1,0 +1,123 @@
+"""The hosts that `init` has been told of so far: named, described for the config, opened to look at them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from dflash_tui.config import Config, ConfigError, HostConfig, TrainingConfig
+from dflash_tui.console.acts.init_source import Source
+from dflash_tui.console.discovery.containers import Container, list_containers
+from dflash_tui.console.links import make_hosts
+from dflash_tui.hosts.address import parse_target
+from dflash_tui.hosts.asking import Ask, Asker
+from dflash_tui.hosts.base import Host, HostError
+from dflash_tui.hosts.launchers import parse_prefix
+
+T = TypeVar("T")
+
+LOCAL = "local"
+
+
+class InitHosts:
+    """`known` is what goes under [hosts]. `ask` is shown unknown host keys (None: they are refused)."""
+
+    def __init__(self, source: Source, ask: Ask | None, told: Callable[[str], None]) -> None:
+        self.known: dict[str, HostConfig] = {}
+        self._source, self._told = source, told
+        self._asker = Asker(ask) if ask is not None else None
+        self._opened: list[Mapping[str, Host]] = []
+
+    def machine(self, target: str, flag: str) -> str:
+        """The name of a host that is reached over SSH, or of this machine. Raises ConfigError."""
+        if target == LOCAL or target in self.known:
+            return target
+        if trouble := wrong_host(target):
+            raise ConfigError(f"{flag}: {trouble}")
+        name = self._free_name(parse_target(target).host)
+        self.known[name] = HostConfig(name, ssh=target)
+        return name
+
+    def container(self, name: str, via: str, prefix: tuple[str, ...]) -> str:
+        """The name of a container on a host that is known already. Raises ConfigError for a launcher that can't be
+        used."""
+        name = self._free_name(name)
+        try:
+            attached = not parse_prefix(prefix, name).detaches
+        except HostError as error:
+            raise ConfigError(f"--container: {error}") from error
+        self.known[name] = HostConfig(name, via=via, container=prefix, attached=attached)
+        return name
+
+    async def containers(self, via: str, *, must: bool = False) -> tuple[Container, ...]:
+        """What is listed on a host."""
+        nothing: tuple[Container, ...] = ()
+        return await self.look(via, "for containers", list_containers, nothing, must=must)
+
+    async def look(
+        self, name: str, what: str, find: Callable[[Host], Coroutine[Any, Any, T]], nothing: T, *, must: bool = False
+    ) -> T:
+        """Look at a host. One that can't be looked at raises HostError, or is told and shows nothing, as the source of
+        answers has it; `must`: the answer depends on it."""
+        self._told(f"looking on {name} {what} …")
+        try:
+            return await find(self._open(name))
+        except HostError as error:
+            if must or not self._source.forgives:
+                raise
+            self._told(f"{name} can't be looked at, so nothing is offered: {error}")
+            return nothing
+
+    async def close(self) -> None:
+        """Close every connection, and take back questions."""
+        if self._asker is not None:
+            await self._asker.close()
+        for hosts in self._opened:
+            for host in hosts.values():
+                with suppress(HostError):
+                    await host.close()
+
+    def _open(self, name: str) -> Host:
+        for hosts in self._opened:
+            if name in hosts:
+                return hosts[name]
+        nowhere = TrainingConfig(name="", host=LOCAL, log="", checkpoints="")
+        self._opened.append(make_hosts(Config("", nowhere, None, self.known), self._asker))
+        return self._opened[-1][name]
+
+    def _free_name(self, wanted: str) -> str:
+        """A name that no host has: "root@pve1.example.org" is called pve1."""
+        short = wanted if re.fullmatch(r"[\d.]+|.*:.*", wanted) else wanted.split(".")[0]
+        taken = {LOCAL, *self.known}
+        return next(name for at in range(1, 1000) if (name := short if at == 1 else f"{short}-{at}") not in taken)
+
+
+def wrong_host(target: str) -> str:
+    """What is wrong with a host as a person names it; "" when nothing is."""
+    if target == LOCAL:
+        return ""
+    try:
+        parse_target(target)
+    except HostError as error:
+        return str(error)
+    return ""
+
+
+def launcher_of(text: str) -> tuple[str, ...]:
+    """A whole launcher from one text. Raises ConfigError."""
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        raise ConfigError(f"--container: found {text!r}: {error}") from error
+
+
+def container_name(prefix: tuple[str, ...]) -> str:
+    """A name for the container that a launcher leads to: its last word that is no option; ct200 for a number of pct."""
+    words = [word for word in prefix if not word.startswith("-")]
+    last = words[-1]
+    if prefix[0].rsplit("/", 1)[-1] == "srun":
+        return next((f"job{word.partition('=')[2]}" for word in prefix if word.startswith("--jobid=")), "job")
+    return f"ct{last}" if last.isdecimal() else last.rsplit("/", 1)[-1]

@@ -1,0 +1,21 @@
+"""Something that a config could name, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Offer:
+    """`value` goes into the config; `why` is for a person, "" where the value says enough; `shown` stands for the value
+    where that says too little."""
+
+    value: str
+    why: str = ""
+    shown: str = ""
+
+    @property
+    def text(self) -> str:
+        """The offer in one line."""
+        name = self.shown or self.value
+        return f"{name}: {self.why}" if self.why else name
