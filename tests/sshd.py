@@ -169,13 +169,15 @@ def _command_name(pid: int) -> str:
 
 
 @contextmanager
-def running_sshd(folder: Path, extra: str = "Subsystem sftp internal-sftp") -> Iterator[Sshd]:
+def running_sshd(
+    folder: Path, extra: str = "Subsystem sftp internal-sftp", environment: Mapping[str, str] | None = None
+) -> Iterator[Sshd]:
     """A server with its files in `folder`, which must exist, until the block ends."""
     need(Path(_SSHD).exists() and shutil.which("ssh-keygen") is not None, "openssh-server")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    server = Sshd(folder, port, extra)
+    server = Sshd(folder, port, extra, environment=environment)
     try:
         server.start()
         yield server

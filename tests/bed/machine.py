@@ -12,6 +12,7 @@ from pathlib import Path
 from tests.bed.network import Network
 from tests.sshd import Sshd
 
+_OWN = ("unshare", "--mount", "--uts")
 # In a mount namespace of its own a machine has other files under some names, and nobody else sees that.
 _ENTER = """hostname "$1"; shift
 while [ "$1" != -- ]; do mount --bind "$1" "$2"; shift 2; done; shift
@@ -63,11 +64,9 @@ class Machine(Sshd):
             22,
             "\n".join([f"AllowUsers {user.name}", *extra]),
             address=address,
-            entering=[
-                *network.entering(name), "unshare", "--mount", "--uts", "sh", "-ec", _ENTER, "enter", name, *words, "--",
-            ],
+            entering=[*network.entering(name), *_OWN, "sh", "-ec", _ENTER, "enter", name, *words, "--"],
             environment={"HOME": os.fspath(user.home), **(environment or {})},
-        )  # fmt: skip
+        )
 
     @property
     def known(self) -> str:

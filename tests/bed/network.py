@@ -62,10 +62,9 @@ class Network:
     def join(self, near: str, far: str, subnet: int) -> Wire:
         """A cable: 10.99.`subnet`.1 at the near end, .2 at the far one."""
         here, there = self.namespace(near), self.namespace(far)
-        _ip(
-            "link", "add", f"to-{far}", "netns", here, "type", "veth", "peer", "name", f"to-{near}"[:15], "netns", there
-        )
-        for namespace, device, last in ((here, f"to-{far}", 1), (there, f"to-{near}"[:15], 2)):
+        ours, theirs = f"to-{far}", f"to-{near}"
+        _ip("link", "add", ours, "netns", here, "type", "veth", "peer", "name", theirs, "netns", there)
+        for namespace, device, last in ((here, ours, 1), (there, theirs, 2)):
             _ip("-n", namespace, "address", "add", f"10.99.{subnet}.{last}/30", "dev", device)
             _ip("-n", namespace, "link", "set", device, "up")
         return Wire(there, theirs, f"10.99.{subnet}.2")
