@@ -22,7 +22,7 @@ exec "$@"
 
 @dataclass(frozen=True)
 class User:
-    """A user of one machine: a real one there, with a uid of its own, whom the machine that runs the tests never sees."""
+    """A user of one machine, real there, with a uid of its own; the machine that runs the tests never sees it."""
 
     name: str
     uid: int
