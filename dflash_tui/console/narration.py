@@ -58,8 +58,8 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 say(f"run {run_id} in {host}:{run_dir}")
             case happened.EvaluationAdvanced(job, run_id, _, progress, _, _) if progress:
                 phase = " ".join(word for word in (progress.phase, progress.prompt) if word)
-                if progress.behind:
-                    phase = f"{progress.phase} behind {progress.behind}"
+                if progress.phase == "queued":
+                    phase = f"queued behind {progress.behind or 'another run'}"
                 count = f" {progress.done}/{progress.total}" if progress.total else ""
                 once(job, f"{run_id} {phase}", f"  {phase}{count}")
             case happened.EvaluationEnded(_, run_id, _, error, existing):
