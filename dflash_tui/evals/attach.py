@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dflash_tui.evals import launch
+from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.hosts.base import FileMissing, Host, HostUnreachable, ReadShort
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.codec import dumps, loads
+from dflash_tui.records.external import Journal
 from dflash_tui.records.process import ExitRecord, ProgressRecord, RunState
 
 GROWING = ("progress.jsonl", "log.txt", "blocks.jsonl", "facts.jsonl")
-AT_THE_END = ("manifest.json", "capture.json", "process.json", "audit.json", "results.json", "exit.json")
+AT_THE_END = ("manifest.json", "capture.json", "process.json", "audit.json", "results.json")
+EXTERNAL, EXIT = "external.json", "exit.json"
 POLL_SECONDS = 1.0
 ASK_SECONDS = 15.0  # three missed heartbeats
 RETRY_SECONDS = 3.0
@@ -139,8 +142,10 @@ class Attachment:
             await self._bring(name, copy, sizes.get(name, 0))
         if not ended:
             return self._take("running")
-        for name in AT_THE_END:
+        for name in (*AT_THE_END, EXTERNAL):
             await self._fetch(name, sizes.get(name))
+        await self._outputs()
+        await self._fetch(EXIT, sizes[EXIT])  # last: who finds it at home finds the rest
         end = exit_of(self.home)
         update = self._take(end.state if end else "lost")
         return replace(update, error=end.error if end else None)
@@ -187,11 +192,24 @@ class Attachment:
         chunks = [await self.host.read(path, offset, min(CHUNK, size - offset)) for offset in range(0, size, CHUNK)]
         self._keep(name, b"".join(chunks))
 
+    async def _outputs(self) -> None:
+        """The result files of a script of the user's own, as its journal names them."""
+        path = self.home / EXTERNAL
+        if not path.exists():
+            return
+        for output in loads(Journal, path.read_bytes(), str(path)).outputs:
+            parts = output.name.split("/")
+            if parts[0] not in ("work", "written") or ".." in parts or "" in parts:
+                raise EvaluationError(f"{self.host.name}:{self.run_dir}/{EXTERNAL}: found the name {output.name!r}")
+            await self._fetch(output.name, output.size)
+
     def _keep(self, name: str, data: bytes) -> None:
         """Write a file at home under a name of its own, then rename."""
-        part = self.home / f".{name}.{os.getpid()}.part"
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
         part.write_bytes(data)
-        part.replace(self.home / name)
+        part.replace(path)
 
 
 def exit_of(home: Path) -> ExitRecord | None:

@@ -12,8 +12,9 @@ from dflash_tui.harness.external_guard import sha256
 from dflash_tui.harness.external_paths import RESULT_LIKE, WORK
 from dflash_tui.records.external import ExternalRequest, Guarded, Output
 
-MOST_OUTPUTS = 32
+MOST_OUTPUTS = 16
 LARGEST = 256 << 20  # bytes: a result file is small
+LARGEST_BESIDE = 16 << 20  # of those beside the likeliest
 
 
 def outputs(run_dir: Path, request: ExternalRequest, moved: Sequence[Guarded]) -> tuple[Output, ...]:
@@ -25,15 +26,17 @@ def outputs(run_dir: Path, request: ExternalRequest, moved: Sequence[Guarded]) -
     if not found:
         raise HarnessError(_missing(run_dir, request, moved))
     meant = {*request.command, *request.results, *(item.path for item in moved)}
-    whole, broken = [], []
+    whole: list[Output] = []
+    broken: list[str] = []
     for path, origin in found[:MOST_OUTPUTS]:
         if problem := _problem(path):
             broken.append(f"{origin}: {problem}; it lies in {path}")
             if request.results or origin in meant:
                 raise HarnessError(broken[-1])
             continue
-        name = os.fspath(path.relative_to(run_dir))
-        whole.append(Output(name, origin, path.stat().st_size, sha256(path)))
+        name, size = os.fspath(path.relative_to(run_dir)), path.stat().st_size
+        if not whole or size <= LARGEST_BESIDE:
+            whole.append(Output(name, origin, size, sha256(path)))
     if not whole:
         raise HarnessError(broken[0])
     return tuple(whole)

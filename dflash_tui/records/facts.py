@@ -49,6 +49,9 @@ class Fact:
     ``run.directory``             absolute path of the run directory; the source's host is the evaluation host
     ``pin.origin``                {path, pinned, found}: hashes of the file a pin was made from, then and now
     ``link.method``               "hardlink" | "reflink" | "copy" | "symlink"
+    ``link.record``               {file: {inode, size, mtime, header_sha256}} of the linked checkpoint, at the start
+    ``link.now``                  the same at the end
+    ``harness.script``            {path, sha256} of the user's own script that evaluated
     ``baselines.configured``      list of names
     ``baselines.found``           list of names
     ``baselines.withheld``        {name, reason}: a configured baseline that could not be read or evaluated

@@ -12,21 +12,27 @@ from dflash_tui.measure.summary import by_prompt, score, summarise
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.checkpoint import Audit
 from dflash_tui.records.codec import RecordError, loads, to_data
+from dflash_tui.records.external import Journal, Output
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.manifest import MANIFEST_VERSION, CheckpointRef, Manifest
 from dflash_tui.records.result import METRICS, Evaluation, Results
 from dflash_tui.results.errors import NothingMeasured, ResultDamaged, ResultError
 
-RUN_FILES = ("manifest.json", "blocks.jsonl", "results.json", "audit.json", "facts.jsonl")
+RUN_FILES = ("manifest.json", "blocks.jsonl", "results.json", "audit.json", "facts.jsonl", "external.json")
 
 
 def from_run(folder: Path) -> Evaluation:
     """The evaluation in a run folder (``manifest.json``, ``blocks.jsonl``; ``results.json``, ``audit.json`` and
     ``facts.jsonl`` where they are there). A run that still runs gives its blocks so far.
 
-    Raises ResultDamaged naming file and line, NothingMeasured without a block.
+    A run of a script of the user's own is what its result file says. Raises ResultDamaged naming file and line,
+    NothingMeasured without a block.
     """
     manifest = read_manifest(folder)
+    if manifest.external is not None:
+        from dflash_tui.results.external import from_external  # it reads through the importers, which know runs
+
+        return from_external(folder, manifest)
     results = _results(folder, manifest)
     blocks = _blocks(folder / "blocks.jsonl", manifest.block_size - 1, ends_torn=results is None)
     if not blocks and results is None:
@@ -37,7 +43,7 @@ def from_run(folder: Path) -> Evaluation:
     if results is not None:
         _agree(folder, results, summary)
     checkpoint = manifest.checkpoint
-    facts = _facts(folder, manifest)
+    facts = facts_of(folder, manifest)
     features = tuple(prompt.id for prompt in manifest.prompts if prompt.features is not None)
     return Evaluation(
         name=manifest.run_id,
@@ -50,7 +56,7 @@ def from_run(folder: Path) -> Evaluation:
         preset=manifest.preset,
         training=checkpoint.training or None,
         step=checkpoint.step,
-        checkpoint_name=_checkpoint_name(checkpoint),
+        checkpoint_name=checkpoint_name(checkpoint),
         checkpoint_path=f"{checkpoint.host}:{checkpoint.path}" if checkpoint.host else checkpoint.path,
         run_dir=next((str(f.value) for f in reversed(facts) if f.kind == "run.directory"), None),
         weights_id=checkpoint.weights_id,
@@ -121,12 +127,24 @@ def with_blocks(evaluation: Evaluation, blocks: Sequence[BlockRecord]) -> Evalua
 
 def digest(folder: Path) -> str:
     """SHA-256 over the names and hashes of a run's record files: what a run is identified by when it is pinned."""
-    lines = [
-        f"{name}\t{hashlib.sha256(_read(folder / name)).hexdigest()}\n"
-        for name in RUN_FILES
-        if (folder / name).exists()
-    ]
+    lines = [f"{name}\t{hashlib.sha256(_read(folder / name)).hexdigest()}\n" for name in record_files(folder)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def record_files(folder: Path) -> tuple[str, ...]:
+    """The names of a run's record files that are there, a script's result files among them. Raises ResultDamaged."""
+    return tuple(name for name in (*RUN_FILES, *(o.name for o in outputs_of(folder))) if (folder / name).exists())
+
+
+def outputs_of(folder: Path) -> tuple[Output, ...]:
+    """What a script of the user's own has written, as its journal says; () for any other run. Raises ResultDamaged."""
+    path = folder / "external.json"
+    if not path.exists():
+        return ()
+    try:
+        return loads(Journal, _read(path), str(path)).outputs
+    except RecordError as error:
+        raise ResultDamaged(str(error)) from error
 
 
 def _read(path: Path) -> bytes:
@@ -196,16 +214,17 @@ def _agree(folder: Path, results: Results, derived: Results) -> None:
             )
 
 
-def _facts(folder: Path, manifest: Manifest) -> tuple[Fact, ...]:
-    """Oldest first: what the manifest implies, its facts, then what the harness found."""
+def facts_of(folder: Path, manifest: Manifest) -> tuple[Fact, ...]:
+    """Oldest first: what the manifest implies, its facts, then what the harness found. Raises ResultDamaged."""
     home, at = Source("", str(folder / "manifest.json")), manifest.created_at
-    facts = [
-        Fact("weights.audit", to_data(manifest.audit), replace(home, where="audit"), at),
-        Fact("eval.block_size", manifest.block_size, replace(home, where="block_size"), at),
-        Fact("eval.taps", list(manifest.settings.taps), replace(home, where="drafter.taps"), at),
-        Fact("link.method", manifest.checkpoint.link_method, replace(home, where="checkpoint.link_method"), at),
-        *manifest.facts,
-    ]
+    facts = [Fact("link.method", manifest.checkpoint.link_method, replace(home, where="checkpoint.link_method"), at)]
+    if manifest.external is None:  # what a script used of the checkpoint only the script knows
+        facts += [
+            Fact("weights.audit", to_data(manifest.audit), replace(home, where="audit"), at),
+            Fact("eval.block_size", manifest.block_size, replace(home, where="block_size"), at),
+            Fact("eval.taps", list(manifest.settings.taps), replace(home, where="drafter.taps"), at),
+        ]
+    facts += manifest.facts
     path = folder / "facts.jsonl"
     for number, line in enumerate(_lines(path), start=1):
         if line.strip():
@@ -223,7 +242,7 @@ def _facts(folder: Path, manifest: Manifest) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _checkpoint_name(checkpoint: CheckpointRef) -> str:
+def checkpoint_name(checkpoint: CheckpointRef) -> str:
     """The end of its path that tells it apart: ``step_4000/checkpoint.pt`` (its file is called so at every step)."""
     parts = [part for part in checkpoint.path.replace("\\", "/").split("/") if part]
     digits = any(character.isdigit() for character in parts[-1]) if parts else True

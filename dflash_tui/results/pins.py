@@ -23,7 +23,7 @@ from dflash_tui.records.codec import RecordError, dumps, loads
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results.errors import PinDamaged, PinRefused, ResultDamaged, ResultError, UnknownReference
-from dflash_tui.results.evaluation import RUN_FILES, digest
+from dflash_tui.results.evaluation import digest, record_files
 from dflash_tui.results.importers import import_file
 
 _RAW = "imported"  # an imported file's name inside its pin: its content decides what it is
@@ -86,7 +86,8 @@ class Pins:
             )
         source = source.absolute()
         evaluation = import_file(source, name)
-        if evaluation.origin == "run" and not (Path(evaluation.path) / "results.json").exists():
+        ended = any((Path(evaluation.path) / name).exists() for name in ("results.json", "external.json"))
+        if evaluation.origin == "run" and not ended:
             raise PinRefused(f"{evaluation.path}: has no results.json, so it has not finished; pin it when it has")
         with self._locked():
             pins = self.entries()
@@ -144,13 +145,14 @@ class Pins:
         part = Path(tempfile.mkdtemp(prefix=".part-", dir=self.folder))
         try:
             if path.is_dir():
-                for name in RUN_FILES:
-                    if (path / name).exists():
-                        shutil.copyfile(path / name, part / name)
+                for name in record_files(path):
+                    (part / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path / name, part / name)
             else:
                 shutil.copyfile(path, part / _RAW)
-            for file in part.iterdir():
-                file.chmod(0o444)
+            for file in part.rglob("*"):
+                if file.is_file():
+                    file.chmod(0o444)
             if _content(part) != evaluation.sha256:
                 raise ResultError(f"{path}: changed while it was being pinned; pin it again")
             part.chmod(0o755)

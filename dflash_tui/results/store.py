@@ -170,4 +170,5 @@ def _stored(folder: Path) -> StoredRun:
             ended = loads(ExitRecord, path.read_bytes(), str(path))
     except (ResultDamaged, RecordError, OSError) as problem:
         error = str(problem)
-    return StoredRun(folder.name, folder, manifest, ended, (folder / "results.json").is_file(), error)
+    results = any((folder / name).is_file() for name in ("results.json", "external.json"))
+    return StoredRun(folder.name, folder, manifest, ended, results, error)

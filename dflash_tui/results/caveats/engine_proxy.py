@@ -8,8 +8,8 @@ from dflash_tui.records.result import Evaluation
 
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """On every own run; an imported number's engine is not known."""
-    if evaluation.origin != "run":
+    """On every run of our own harness; the engine of an imported number, or of a user's own script, is not known."""
+    if evaluation.origin != "run" or (evaluation.harness or "").startswith("external:"):
         return ()
     sentence = (
         "Measured on CPU in float32, teacher-forced on the target's own greedy text: a proxy for acceptance in a "

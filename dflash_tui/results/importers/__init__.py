@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import stat
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dflash_tui.records.result import Evaluation
-from dflash_tui.results.errors import NotRecognised, ResultDamaged
+from dflash_tui.results.errors import NotRecognised, ResultDamaged, ResultError
 from dflash_tui.results.evaluation import from_run
 from dflash_tui.results.importers import own, story
 
@@ -26,7 +27,8 @@ class Importer(Protocol):
         """The evaluation in it. Raises ResultDamaged."""
 
 
-_IMPORTERS: tuple[Importer, ...] = (own, story)
+NAMED: dict[str, Importer] = {"own": own, "story": story}
+_IMPORTERS: tuple[Importer, ...] = tuple(NAMED.values())
 _LIMIT = 256 * 1024 * 1024  # bytes: a result file is small, and this one is read whole
 
 
@@ -42,12 +44,33 @@ def import_file(path: Path, name: str) -> Evaluation:
     content = _content(path)
     if (run := own.run_around(path, content)) is not None:
         return own.named(from_run(run), name)
+    return read_content(path, content, name)
+
+
+def import_as(path: Path, name: str, importer: str) -> Evaluation:
+    """The evaluation in a result file of a script of the user's own, never in what lies around it. `importer` "" means
+    that its content decides. Raises as `import_file`."""
+    known_importer(importer)
+    return read_content(path, _content(path), name, importer)
+
+
+def known_importer(name: str) -> None:
+    """Raises ResultError with the nearest name for an importer that does not exist; "" is none in particular."""
+    if name and name not in NAMED:
+        near = difflib.get_close_matches(name, NAMED, 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(NAMED)}"
+        raise ResultError(f"harness.import_as: found {name!r}, which is no importer; {hint}")
+
+
+def read_content(path: Path, content: bytes, name: str, importer: str = "") -> Evaluation:
+    """The evaluation in a result file's bytes. Raises NotRecognised, ResultDamaged."""
     data = _json(path, content)
-    for importer in _IMPORTERS:
-        if importer.recognises(data):
-            return importer.read(data, path, name, hashlib.sha256(content).hexdigest())
+    wanted = (NAMED[importer],) if importer else _IMPORTERS
+    for each in wanted:
+        if each.recognises(data):
+            return each.read(data, path, name, hashlib.sha256(content).hexdigest())
     found = f"keys {_keys(data)}" if isinstance(data, dict) else f"a JSON {_kind(data)}"
-    expected = "; or ".join(importer.EXPECTED for importer in _IMPORTERS)
+    expected = "; or ".join(importer.EXPECTED for importer in wanted)
     raise NotRecognised(f"{path}: not a result that can be read: found {found}, expected {expected}")
 
 
