@@ -19,6 +19,7 @@ ANSWERS: dict[str, type] = {
     "init": answers.InitAnswer,
     "config path": answers.ConfigPath,
     "config show": answers.ConfigShow,
+    "check": answers.Check,
     "trust": answers.TrustAnswer,
     "status": answers.Status,
     "checkpoints": answers.Checkpoints,

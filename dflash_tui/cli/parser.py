@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dflash_tui import __version__
-from dflash_tui.cli import commands, faces, setup, trust
+from dflash_tui.cli import check, commands, faces, setup, trust
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,17 +36,34 @@ def build_parser() -> argparse.ArgumentParser:
     setup.init_options(init)
     config = command("config", setup.config, "the config: where it is, what it amounts to, its JSON schema")
     config.add_argument("what", choices=("path", "show", "schema"), help="which of these to print")
+    command("check", check.check, "try every host, path, program and permission of the config, and say what to do")
     trust.trust_options(command("trust", trust.trust, "add a host's key to known_hosts, after a look at it"))
     command("status", commands.online("status"), "the training as it is now")
     command("checkpoints", commands.online("checkpoints"), "the training's checkpoints, newest last")
     fetch = command("fetch", commands.online("fetch"), "move the newest complete checkpoint to the evaluation host")
     fetch.add_argument("--step", type=_step, help="this step instead of the newest")
     evaluate = command("eval", commands.online("eval"), "fetch and evaluate the newest complete checkpoint")
-    evaluate.add_argument("--preset", choices=("quick", "full"), default="quick")
-    evaluate.add_argument("--step", type=_step, help="this step instead of the newest")
+    extent = evaluate.add_mutually_exclusive_group()
+    extent.add_argument("--preset", choices=("quick", "full"), help="3 prompts × 15 blocks (default), or 10 × 30")
+    extent.add_argument(
+        "--like",
+        metavar="BASELINE",
+        help="measured as this run, pin, baseline or result file was: its prompts, blocks, block size, anchors, cache",
+    )
+    which = evaluate.add_mutually_exclusive_group()
+    which.add_argument("--step", type=_step, help="this step instead of the newest")
+    which.add_argument(
+        "--model",
+        metavar="HOST:PATH",
+        help="a drafter of no watched training instead: its folder or weights file (without HOST: evaluation host)",
+    )
+    evaluate.add_argument(
+        "--drafter-config", metavar="PATH", help="its config.json on the evaluation host, where none lies beside it"
+    )
     evaluate.add_argument("--block-size", type=_block_size, default=0, help="tokens in a block, anchor included")
     evaluate.add_argument("--again", action="store_true", help="evaluate even if the same request was answered before")
-    evaluate.add_argument("--against", help="run id, pin name or result file to compare with")
+    evaluate.add_argument("--external", action="store_true", help="by your own script, which [harness] names")
+    evaluate.add_argument("--against", help="run id, pin, baseline or result file to compare with")
     command("capture", commands.online("capture"), "make the hidden states that are missing, from the target")
     stop = command("stop", commands.online("stop"), "stop an evaluation that runs; what it has measured is kept")
     stop.add_argument("result", metavar="RUN", help="run id, or the unique beginning of one")

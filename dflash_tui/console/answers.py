@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
@@ -214,6 +214,32 @@ class TrustAnswer:
     host: str
     added: tuple[TrustedKey, ...]
     problem: str = ""
+
+
+CheckState = Literal["ok", "warn", "fail", "not tried"]
+
+
+@dataclass(frozen=True)
+class CheckItem:
+    """One thing that was looked at. `name` tells it from the others of its group; `sentence` says what was found and,
+    unless all is well, what was expected and what to do."""
+
+    group: str
+    name: str
+    state: CheckState
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """``check``: every item, causes before their consequences. `failed` and `warned` count them, `seconds` is what it
+    took."""
+
+    config: str
+    items: tuple[CheckItem, ...]
+    failed: int
+    warned: int
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,8 @@ def _lines(answer: Any) -> Iterable[str]:
             return _compared(answer)
         case answers.ReportAnswer():
             return [answer.markdown]
+        case answers.Check():
+            return _check(answer)
         case answers.TrustAnswer():
             return _trust(answer)
         case answers.DemoAnswer():
@@ -238,6 +240,22 @@ def _written(answer: answers.InitAnswer) -> Iterable[str]:
     if answer.kept:
         yield f"the one that was there is now {answer.kept}"
     yield "next: " + ", then: ".join(answer.next)
+
+
+MARKS = {"ok": "✓", "warn": GLYPHS["warn"], "fail": GLYPHS["block"], "not tried": "·"}
+
+
+def _check(answer: answers.Check) -> Iterable[str]:
+    group = ""
+    for item in answer.items:
+        if item.group != group:
+            yield from (("",) if group else ())
+            group = item.group
+            yield group
+        yield f"  {MARKS[item.state]} {item.name}: {item.sentence}"
+    yield ""
+    failed = f"{counted(answer.failed, 'thing')} failed" if answer.failed else "nothing failed"
+    yield f"{failed}, {counted(answer.warned, 'warning')}, {answer.seconds:.1f} s"
 
 
 def _trust(answer: answers.TrustAnswer) -> Iterable[str]:

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.world import SECONDS, Desk
+from tests.cli.world import Desk
+from tests.workstation import SECONDS
 
 
 @pytest.fixture
