@@ -183,10 +183,12 @@ class Console:
     def _act(self, name: str) -> Callable[..., Coroutine[Any, Any, object]]:
         """An act by its name; what acts need (transfer, evaluation, statistics) is loaded at the first one, not before
         the first screen."""
-        from dflash_tui.console.acts import capture, evaluate, fetch, shown, stop, trust
+        from dflash_tui.console.acts import capture, evaluate, external, fetch, shown, stop, trust
 
         acts: dict[str, Callable[..., Coroutine[Any, Any, object]]] = {
             "evaluate": partial(evaluate.evaluate, self),
+            "evaluate-like": partial(evaluate.evaluate_like_baseline, self),
+            "external": partial(external.evaluate_external, self),
             "fetch": partial(fetch.fetch, self),
             "capture": partial(capture.capture, self),
             "pin": partial(shown.pin_shown, self),
@@ -256,8 +258,10 @@ class Console:
             self._spawn(self._watch(), "watch")
 
     async def _prepare(self) -> None:
-        from dflash_tui.console.acts import baselines, reattach, shown
+        from dflash_tui.console.acts import baselines, external, reattach, shown
 
+        if self.config.harness is not None:
+            self.do(external.recover(self), "recover")
         await self._job(baselines.refresh(self))
         try:
             shown.show_newest(self)

@@ -9,7 +9,9 @@ from datetime import UTC, datetime
 
 from dflash_tui import __version__
 from dflash_tui.checkpoints.settings import OVERRIDES
+from dflash_tui.evals.caches import Chosen
 from dflash_tui.evals.errors import EvaluationRefused
+from dflash_tui.evals.like import Like, in_words, made_again, other_texts
 from dflash_tui.evals.preflight import preflight, queue
 from dflash_tui.measure.anchors import PRESETS
 from dflash_tui.records.codec import dumps, to_data
@@ -37,13 +39,19 @@ class Origin:
 
 @dataclass(frozen=True)
 class Wish:
-    """What was asked for. `block_size` 0: the drafter's own; `threads` 0: every usable core but one."""
+    """What was asked for. `block_size` 0: the drafter's own; `threads` 0: every usable core but one;
+    `blocks_per_prompt` 0: the preset's. `name` is what a drafter of no training is called, `baseline` the configured
+    baseline that it is, `like` the result that the evaluation is to be set against."""
 
     preset: str
     block_size: int
     threads: int
     prompts_path: str
-    hidden_states: str
+    cache: Chosen
+    blocks_per_prompt: int = 0
+    name: str = ""
+    baseline: str = ""
+    like: Like | None = None
 
 
 @dataclass(frozen=True)
@@ -75,7 +83,8 @@ def plan_evaluation(
     settings = checkpoint.settings
     block_size = wish.block_size or settings.block_size
     _check_lengths(found, wish, block_size, host)
-    _, per_prompt = PRESETS[wish.preset]
+    _check_texts(found, wish)
+    per_prompt = wish.blocks_per_prompt or PRESETS[wish.preset][1]
     prompts = tuple(_prompt(item) for item in found.prompts)
     manifest = Manifest(
         version=MANIFEST_VERSION,
@@ -102,18 +111,19 @@ def plan_evaluation(
         target=TargetRef(target.path, target.name, target.config_sha256),
         prompts_path=wish.prompts_path,
         prompts=prompts,
-        hidden_states=wish.hidden_states,
+        hidden_states=wish.cache.folder,
         threads=threads,
         request_id="",
         harness=harness,
         tool_version=__version__,
         versions={"python": found.host.python, "torch": found.host.torch or ""},
         facts=(),
+        baseline=wish.baseline,
     )
     learnt = (*facts, *_facts(manifest, origin, found, host, now))
     manifest = replace(manifest, facts=learnt, request_id=request_id(manifest))
     waits = queue(found, host, manifest.request_id)
-    return Plan(manifest, _words(manifest, host), (*waits, *judged.warnings))
+    return Plan(manifest, _words(manifest, wish, host), (*waits, *_changed(found, wish), *judged.warnings))
 
 
 def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> None:
@@ -121,9 +131,25 @@ def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> Non
     longest = max((item.completion_len or 0 for item in found.prompts if item.features), default=0)
     if 0 < longest < block_size:
         raise EvaluationRefused(
-            f"{host}:{wish.hidden_states}: the longest completion has {longest} tokens; at block size {block_size} an "
+            f"{host}:{wish.cache.folder}: the longest completion has {longest} tokens; at block size {block_size} an "
             "anchor needs as many after it as the block; use a smaller block size, or longer completions"
         )
+
+
+def _check_texts(found: Survey, wish: Wish) -> None:
+    """A prompt of the same name and another text is another prompt."""
+    if wish.like is not None and (others := other_texts(wish.like, found)):
+        raise EvaluationRefused(
+            f"{wish.prompts_path}: {', '.join(others[:8])} {'has' if len(others) == 1 else 'have'} another text than "
+            f"in {wish.like.name}, so the two could not be compared; evaluate with the prompts that it was measured on"
+        )
+
+
+def _changed(found: Survey, wish: Wish) -> tuple[str, ...]:
+    """What is not as it was when the result was measured that the evaluation is to be like."""
+    if wish.like is None or not (again := made_again(wish.like, found)):
+        return ()
+    return (f"hidden states of {', '.join(again[:8])} are not the files that {wish.like.name} was measured on",)
 
 
 def request_id(manifest: Manifest) -> str:
@@ -167,7 +193,8 @@ def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: da
     ]
     for item in found.prompts:
         if item.refused:
-            facts.append(Fact("cache.refused", {"prompt": item.id, "reason": item.refused}, cache, at))
+            refused = {"prompt": item.id, "reason": item.refused, "foreign": item.foreign}
+            facts.append(Fact("cache.refused", refused, cache, at))
     if manifest.checkpoint.step is not None:
         facts.append(Fact("checkpoint.step", manifest.checkpoint.step, checkpoint, at))
     said = settings.sources.get("block_size", "")
@@ -189,33 +216,43 @@ def _target(manifest: Manifest) -> dict[str, object]:
 
 
 def _identity(used: Sequence[SurveyedPrompt]) -> dict[str, object] | None:
-    """The cache's key where every file records one and the same; None where a file records none."""
-    keys: list[dict[str, object]] = [
-        {
-            "target": item.identity.get("target"),
-            "target_config_sha256": item.identity.get("target_config_sha256"),
-            "taps": list(item.layer_ids) if item.layer_ids else None,
-        }
-        for item in used
-    ]
-    known = [key for key in keys if key["target_config_sha256"] and key["taps"]]
-    return known[0] if len(known) == len(keys) else None
+    """The cache's key; None where a file records none. What the files do not agree on is None in it, and the taps are
+    those that each of them has."""
+    if not all(item.identity.get("target_config_sha256") and item.layer_ids for item in used):
+        return None
+    key: dict[str, object] = {}
+    for name in ("target", "target_config_sha256"):
+        said = {item.identity.get(name) for item in used}
+        key[name] = said.pop() if len(said) == 1 else None
+    first, *others = (item.layer_ids or () for item in used)
+    key["taps"] = [tap for tap in first if all(tap in taps for taps in others)]
+    return key
 
 
-def _words(manifest: Manifest, host: str) -> tuple[str, ...]:
+def _words(manifest: Manifest, wish: Wish, host: str) -> tuple[str, ...]:
     asked, present = len(manifest.prompts), sum(prompt.features is not None for prompt in manifest.prompts)
     covered = f"{present} of {_counted(asked, 'prompt')} {'has' if asked == 1 else 'have'}"
     settings: DrafterSettings = manifest.settings
     trained = f", trained at {settings.block_size}" if settings.block_size != manifest.block_size else ""
-    checkpoint = manifest.checkpoint
-    step = f"step {checkpoint.step} of {checkpoint.training}" if checkpoint.step is not None else checkpoint.path
     return (
-        f"{step}: {settings.family}, {_counted(settings.num_hidden_layers, 'layer')}, "
+        f"{_named(manifest, wish)}: {settings.family}, {_counted(settings.num_hidden_layers, 'layer')}, "
         f"taps {', '.join(map(str, settings.taps))}",
         f"{manifest.preset} on {host}: {covered} hidden states, "
         f"up to {_counted(manifest.blocks_per_prompt, 'block')} each",
         f"block size {manifest.block_size}{trained}; {_counted(manifest.threads, 'thread')}, nice 10, float32",
+        *((f"hidden states from {wish.cache.folder}: {wish.cache.why}",) if wish.cache.why else ()),
+        *(in_words(wish.like) if wish.like is not None else ()),
     )
+
+
+def _named(manifest: Manifest, wish: Wish) -> str:
+    checkpoint = manifest.checkpoint
+    step = f"step {checkpoint.step}" if checkpoint.step is not None else ""
+    if wish.baseline:
+        return f"baseline {wish.baseline}, {checkpoint.host}:{checkpoint.path}"
+    if not checkpoint.training:
+        return f"{wish.name or checkpoint.path}{step and f', {step}'}, a drafter of no watched training"
+    return f"{step} of {checkpoint.training}" if step else checkpoint.path
 
 
 def _counted(number: int, noun: str) -> str:

@@ -13,15 +13,18 @@ def spaced(prompt_length: int, completion_length: int, horizon: int, count: int)
 
     A completion of n tokens (EOS included) lies at P … P+n−1; an anchor leaves a full horizon L, so m = n − L are
     valid. `full` is a_i = P + ⌊i·m/30⌋ for i = 0 … 29 (all m where m < 30); `count` 15 takes the even i of those, so
-    that a run's quick anchors are always among its full ones. Raises ValueError for another count.
+    that a run's quick anchors are always among its full ones. Any other count, as of a result that is to be matched,
+    is spaced by the formula with it in the place of 30. Raises ValueError for a count below 1.
     """
-    if count not in (FULL_ANCHORS, FULL_ANCHORS // 2):
-        raise ValueError(f"anchors: found count {count}, expected {FULL_ANCHORS} or {FULL_ANCHORS // 2}")
+    if count < 1:
+        raise ValueError(f"anchors: found count {count}, expected at least 1")
     valid = completion_length - horizon
     if valid <= 0:
         return ()
-    if valid < FULL_ANCHORS:
+    quick = count == FULL_ANCHORS // 2
+    whole = FULL_ANCHORS if quick else count
+    if valid < whole:
         every = tuple(range(prompt_length, prompt_length + valid))
     else:
-        every = tuple(prompt_length + i * valid // FULL_ANCHORS for i in range(FULL_ANCHORS))
-    return every if count == FULL_ANCHORS else every[::2]
+        every = tuple(prompt_length + i * valid // whole for i in range(whole))
+    return every[::2] if quick else every

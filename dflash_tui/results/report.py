@@ -269,6 +269,8 @@ def _caveats(
 def _training(current: Evaluation, live_now: dict[str, Any] | None) -> list[str]:
     then = evidence.fact(current, "train.live")
     lines = ["## Training", ""]
+    if current.origin == "run" and current.training is None:
+        return [*lines, "A drafter of no watched training."]
     if then is not None and isinstance(then.value, dict):
         lines.append(f"- Then (plan time): {_line(then.value)} ({code(str(then.source))})")
     else:

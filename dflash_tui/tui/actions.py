@@ -49,6 +49,16 @@ ACTIONS: tuple[Action, ...] = (
         "Evaluate the newest checkpoint, full preset: 10 prompts × 30 blocks",
         "Do", 2, "evaluate", {"preset": "full"},
     ),
+    Action(
+        "evaluate-external", ("x",), "Own script",
+        "Evaluate the newest checkpoint with your own script, which [harness] in the config names",
+        "Do", None, "external", {"preset": "quick"},
+    ),
+    Action(
+        "evaluate-like", (), "Like",
+        "Evaluate the newest checkpoint like the baseline: on its prompts, blocks, block size, anchors, hidden states",
+        "Do", None, "evaluate-like",
+    ),
     Action("fetch", ("t",), "Fetch", "Move the newest complete checkpoint to the evaluation host", "Do", 3, "fetch"),
     Action(
         "capture", ("c",), "Capture", "Make the missing hidden states with the target, so that more prompts count",

@@ -135,7 +135,7 @@ async def test_without_a_checkpoint_it_says_so(tmp_path: Path) -> None:
 
 
 async def test_a_refusal_creates_no_run_directory_and_names_every_reason(tmp_path: Path) -> None:
-    broken = bench(tmp_path, target=str(tmp_path / "nowhere"), hidden_states=str(tmp_path / "neither"))
+    broken = bench(tmp_path, target=str(tmp_path / "nowhere"), hidden_states=(str(tmp_path / "neither"),))
     broken.save(4000)
     with pytest.raises(EvaluationRefused) as refused:
         await evaluate(broken.console)

@@ -14,7 +14,7 @@ def test_full_anchors_follow_the_formula() -> None:
 
 @given(st.integers(1, 5000), st.integers(0, 3000), st.integers(1, 63))
 def test_every_anchor_leaves_a_full_horizon(prompt: int, completion: int, horizon: int) -> None:
-    for count in (15, 30):
+    for count in (1, 7, 15, 20, 30):
         anchors = spaced(prompt, completion, horizon, count)
         assert all(prompt <= anchor and anchor + horizon < prompt + completion for anchor in anchors)
         assert len(set(anchors)) == len(anchors) <= count
@@ -31,6 +31,11 @@ def test_a_short_completion_uses_every_position_it_has() -> None:
     assert spaced(7, 15, 15, 30) == ()
 
 
-def test_another_count_is_refused() -> None:
-    with pytest.raises(ValueError, match="expected 30 or 15"):
-        spaced(1, 100, 15, 20)
+def test_another_count_is_spaced_by_the_same_formula() -> None:
+    assert spaced(20, 115, 15, 20) == tuple(20 + i * 100 // 20 for i in range(20))
+    assert spaced(7, 20, 15, 20) == (7, 8, 9, 10, 11)
+
+
+def test_a_count_below_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="expected at least 1"):
+        spaced(1, 100, 15, 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,6 +13,8 @@ from dflash_tui.config import BaselineConfig
 from dflash_tui.console import events as happened
 from dflash_tui.hosts.base import HostError
 from dflash_tui.records.facts import Fact, Source
+from dflash_tui.records.result import Evaluation
+from dflash_tui.results.baselines import failure
 from dflash_tui.results.errors import ResultError
 
 if TYPE_CHECKING:
@@ -26,6 +30,8 @@ async def refresh(console: Console) -> None:
     What can't be read is told as a notice and is missing from the facts.
     """
     for baseline in console.config.baselines:
+        if baseline.drafter:
+            continue  # evaluated, not read
         try:
             await _bring(console, baseline)
         except (HostError, ResultError) as error:
@@ -50,19 +56,34 @@ async def _bring(console: Console, baseline: BaselineConfig) -> None:
         console.store.pins.pin(baseline.name, path)
 
 
-def facts(console: Console) -> tuple[Fact, ...]:
-    """What is configured and what is there, for the caveat of a missing baseline."""
+def facts(console: Console, withheld: Sequence[tuple[str, str]] = ()) -> tuple[Fact, ...]:
+    """What is configured and what is there, for the caveat of a missing baseline. `withheld` are drafters that can't
+    stand beside an evaluation, with the reasons; the others are evaluated with it, or have been."""
     configured = [baseline.name for baseline in console.config.baselines]
     if not configured:
         return ()
     try:
-        pinned = set(console.store.pins.entries())
+        there = set(console.store.pins.entries())
     except ResultError:
-        pinned = set()  # whoever looks for one says why none can be read
+        there = set()  # whoever looks for one says why none can be read
+    there |= {baseline.name for baseline in console.config.baselines if baseline.drafter} - {
+        name for name, _ in withheld
+    }
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     source = Source("", console.config.path, "baseline")
-    found = [name for name in configured if name in pinned]
+    found = [name for name in configured if name in there]
     return (
         Fact("baselines.configured", configured, source, now),
         Fact("baselines.found", found, source, now),
+        *(Fact("baselines.withheld", {"name": name, "reason": reason}, source, now) for name, reason in withheld),
     )
+
+
+def as_of_now(console: Console, evaluation: Evaluation) -> Evaluation:
+    """The evaluation with what became of the baselines that were to stand beside it: a run that failed is no baseline,
+    and why it failed is the reason."""
+    configured = [baseline.name for baseline in console.config.baselines if baseline.drafter]
+    failed = [(name, why) for name in configured if (why := failure(console.store, name, evaluation)) is not None]
+    if not failed or not any(fact.kind == "baselines.configured" for fact in evaluation.facts):
+        return evaluation
+    return replace(evaluation, facts=(*evaluation.facts, *facts(console, failed)))

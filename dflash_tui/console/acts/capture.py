@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import evaluate, fetch
+from dflash_tui.console.acts import fetch
 from dflash_tui.console.acts.carry import tell_left
 from dflash_tui.console.acts.follow import ask, follow, start
+from dflash_tui.console.acts.subject import opened
+from dflash_tui.console.acts.survey import Asked, look, trained
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import rundir
 from dflash_tui.evals.attach import exit_of
+from dflash_tui.evals.caches import Chosen, choose
 from dflash_tui.evals.errors import EvaluationError, RunEnded
 from dflash_tui.evals.ship import ship
 from dflash_tui.measure.anchors import PRESETS
@@ -31,8 +34,9 @@ NEW_TOKENS = 512
 
 @dataclass(frozen=True)
 class Captured:
-    """Prompt ids: made now, there now, asked for."""
+    """Prompt ids: made now, there now, asked for; and the folder that has them."""
 
+    folder: str
     captured: tuple[str, ...]
     present: tuple[str, ...]
     asked: tuple[str, ...]
@@ -61,28 +65,50 @@ async def capture(console: Console) -> Captured:
 async def _capture(console: Console, job: str) -> Captured:
     host, settings = console.evaluation_host, console.evaluation
     harness = await ship(host, settings.root)
-    asked, _ = PRESETS["full"]
-    before = await evaluate.look(console, harness, None, asked)
+    before, cache = await _chosen(console, harness, job)
     refused = [problem.sentence for problem in before.problems if problem.about in ("target", "torch", "prompts")]
     if refused:
         raise EvaluationError("; ".join(refused))
     names = tuple(prompt.id for prompt in before.prompts)
     missing = tuple(prompt.id for prompt in before.prompts if not prompt.found)
-    console.emit(happened.PlanMade(job, None, (f"{len(missing)} of {len(names)} prompts to capture",), missing))
+    lines = [f"{len(missing)} of {len(names)} prompts to capture"]
+    lines += [f"hidden states go to {cache.folder}: {cache.why}"] if cache.why else []
+    console.emit(happened.PlanMade(job, None, tuple(lines), missing))
     if not missing:
-        return Captured((), names, names)
+        return Captured(cache.folder, (), names, names)
     if begun := await _begun(console, harness):
         run_id, run_dir = begun
         console.emit(happened.Noticed("info", f"{run_id} works on it already; it is followed"))
         console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     else:
-        run_id, run_dir = await _start(console, job, harness, before, missing)
+        run_id, run_dir = await _start(console, job, harness, before, cache.folder, missing)
     ended = await follow(console, job, run_id, run_dir, harness, _home(console, run_id))
     if ended.state != "finished":
         raise RunEnded(run_id, ended.state, ended.error)
-    after = await evaluate.look(console, harness, None, asked)
+    after, _ = choose(await look(console, harness, None, Asked(_asked(), folders=(cache.folder,))))
     present = tuple(prompt.id for prompt in after.prompts if prompt.found)
-    return Captured(tuple(prompt for prompt in present if prompt in missing), present, names)
+    return Captured(cache.folder, tuple(prompt for prompt in present if prompt in missing), present, names)
+
+
+def _asked() -> int:
+    return PRESETS["full"][0]
+
+
+async def _chosen(console: Console, harness: str, job: str) -> tuple[Survey, Chosen]:
+    """The folder that an evaluation would use, and what is in it. Where folders hold states of different layers, which
+    of them are usable is only known with the checkpoint. Raises TROUBLE."""
+    found = await look(console, harness, None, Asked(_asked()))
+    layers = {prompt.layer_ids for cache in found.caches for prompt in cache.prompts if prompt.layer_ids}
+    if len(found.caches) > 1 and len(layers) > 1:
+        found = await _with_checkpoint(console, harness, job)
+    return choose(found)
+
+
+async def _with_checkpoint(console: Console, harness: str, job: str) -> Survey:
+    """A survey that knows what the newest checkpoint needs."""
+    fetched = await fetch.fetch(console, job=job)
+    weights = trained(console, opened(fetched.folder, fetched.names), identified=False)
+    return await look(console, harness, weights, Asked(_asked()))
 
 
 def _home(console: Console, run_id: str) -> Path:
@@ -100,12 +126,14 @@ async def _begun(console: Console, harness: str) -> tuple[str, str] | None:
     return None
 
 
-async def _start(console: Console, job: str, harness: str, before: Survey, missing: tuple[str, ...]) -> tuple[str, str]:
+async def _start(
+    console: Console, job: str, harness: str, before: Survey, folder: str, missing: tuple[str, ...]
+) -> tuple[str, str]:
     host, settings = console.evaluation_host, console.evaluation
     request = CaptureRequest(
         target=settings.target,
         prompts_path=settings.prompts,
-        hidden_states=settings.hidden_states[0],
+        hidden_states=folder,
         taps=await _taps(console, before, harness, job),
         prompts=missing,
         target_name=before.target.name if before.target else "",
@@ -114,7 +142,7 @@ async def _start(console: Console, job: str, harness: str, before: Survey, missi
     )
     now = datetime.fromtimestamp(console.clock(), UTC)
     run_id, run_dir = await rundir.create_run(host, settings.root, f"capture-{now:%Y%m%dT%H%M%SZ}")
-    await host.make_folder(settings.hidden_states[0])
+    await host.make_folder(folder)
     await host.write(posixpath.join(run_dir, "capture.json"), dumps(request, indent=1).encode())
     _home(console, run_id).mkdir(parents=True)  # from now on it is known here
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
@@ -129,8 +157,7 @@ async def _taps(console: Console, found: Survey, harness: str, job: str) -> tupl
         return recorded.pop()
     if taps := console.config.drafter.get("taps"):
         return tuple(taps)
-    fetched = await fetch.fetch(console, job=job)
-    surveyed = await evaluate.look(console, harness, evaluate.opened(fetched.folder, fetched.names), 1)
+    surveyed = await _with_checkpoint(console, harness, job)
     if surveyed.checkpoint is None or surveyed.checkpoint.settings is None:
         raise ConsoleError(
             "which target layers to tap is not known: no hidden states record it, [drafter] in the config has no taps, "

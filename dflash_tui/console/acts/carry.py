@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,10 +56,12 @@ async def carry(
     request: str,
     harness: str,
     create: Callable[[], Awaitable[tuple[str, str]]],
+    beside: Callable[[], Awaitable[Sequence[str]]] | None = None,
     *,
     again: bool,
 ) -> Evaluated:
-    """Have `request` answered by the harness's `command`. `create` makes the run directory; its id and path.
+    """Have `request` answered by the harness's `command`. `create` makes the run directory; its id and path. `beside`
+    makes those that the same process carries out after it; their paths.
 
     Nothing is created when the request was answered before, or is worked on by a run that was left (that is followed
     then), unless `again`. Raises TROUBLE.
@@ -74,9 +76,10 @@ async def carry(
         console.emit(happened.Noticed("info", f"{left.run_id} works on the same request already; it is followed"))
         return await followed(console, job, left.run_id, left.run_dir, harness, existing=True)
     run_id, run_dir = await create()
+    others = await beside() if beside is not None else ()
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     try:
-        works = await start(console, command, run_id, run_dir, harness, once=not again)
+        works = await start(console, command, run_id, run_dir, harness, once=not again, beside=others)
     except EvaluationError:
         await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
         raise

@@ -1,47 +1,49 @@
-"""Evaluate a checkpoint: bring it, look, create the run, start it, follow it, show the result."""
+"""Evaluate a checkpoint, or a drafter of no training: bring it, look, plan, and have it carried out."""
 
 from __future__ import annotations
 
-import posixpath
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from dflash_tui.console import events as happened
-from dflash_tui.console.acts import baselines, fetch
+from dflash_tui.console.acts import baselines, beside
+from dflash_tui.console.acts.beside import Beside
 from dflash_tui.console.acts.carry import Evaluated, asked, carry
+from dflash_tui.console.acts.follow import start
+from dflash_tui.console.acts.like import like_of, preset_of, shown_baseline
+from dflash_tui.console.acts.shown import show
+from dflash_tui.console.acts.subject import Subject, of_model, of_training
+from dflash_tui.console.acts.survey import Asked, look
 from dflash_tui.console.errors import ConsoleError
 from dflash_tui.evals import rundir
-from dflash_tui.evals.errors import EvaluationRefused
-from dflash_tui.evals.plan import Origin, Plan, Wish, plan_evaluation
-from dflash_tui.evals.preflight import preflight
+from dflash_tui.evals.caches import choose
+from dflash_tui.evals.errors import EvaluationError
+from dflash_tui.evals.like import Like
+from dflash_tui.evals.plan import Plan, Wish, plan_evaluation
 from dflash_tui.evals.ship import harness_file, ship
-from dflash_tui.evals.survey import survey
-from dflash_tui.hosts.base import FileMissing, Host, Stat
 from dflash_tui.measure.anchors import PRESETS
-from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact, Source
-from dflash_tui.records.requests import SurveyRequest
-from dflash_tui.records.survey import Survey
+from dflash_tui.records.result import Evaluation
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
-WEIGHT_ENDINGS = (".safetensors", ".pt", ".bin")
+Made = dict[str, tuple[str, str]]
+"""Run directories that were made for baselines: name to run id and path."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """What is evaluated, as it lies on the evaluation host. `path` is what the harness opens; `facts` are the
-    training's, as of now."""
+class _Request:
+    """What was asked for: `model` is a drafter of no training instead of a checkpoint, `config` describes it; `like` is
+    a result to be set against."""
 
-    origin: Origin
-    folder: str
-    names: tuple[str, ...]
-    path: str
-    facts: tuple[Fact, ...]
+    preset: str
+    step: int | None
+    block_size: int
+    model: str
+    config: str
+    like: Like | None
 
 
 async def evaluate(
@@ -52,142 +54,134 @@ async def evaluate(
     block_size: int = 0,
     again: bool = False,
     model: str = "",
+    drafter_config: str = "",
+    like: Evaluation | None = None,
     label: str = "",
 ) -> Evaluated:
-    """Evaluate the newest complete checkpoint (or that of `step`), or `model`: a drafter that lies on the evaluation
-    host and belongs to no training.
+    """Evaluate the newest complete checkpoint (or that of `step`), or `model`: a drafter of no training, HOST:PATH or a
+    path on the evaluation host, that `drafter_config` (a path there) describes where nothing beside it does. `like` a
+    result: on its prompts, blocks, block size, anchors and hidden states, as far as it records them. Configured
+    baseline drafters are evaluated in the same job, after it.
 
     Starts nothing when the same request was answered before, or is being answered by a run that was left (that is
     followed then), unless `again`. Raises TROUBLE; the job's pane tells it too. Cancelling detaches: the run goes on.
     """
     if preset not in PRESETS:
         raise ConsoleError(f"preset: found {preset!r}, expected {' or '.join(PRESETS)}")
-    label = label or ("newest checkpoint" if step is None else f"step {step}")
-    async with asked(console, preset, label) as job:
-        subject = await (_model(console, model) if model else _fetched(console, step, job, preset))
-        return await _evaluate(console, job, subject, preset, block_size, again)
+    wanted = like_of(like, console.evaluation.host) if like is not None else None
+    if wanted is not None and block_size and wanted.block_size not in (0, block_size):
+        raise ConsoleError(
+            f"block size: found {block_size}, but {wanted.name} was evaluated at {wanted.block_size}; leave it out, or "
+            "evaluate without --like"
+        )
+    shown = preset_of(wanted, preset)[0] if wanted is not None else preset
+    label = label or model or ("newest checkpoint" if step is None else f"step {step}")
+    async with asked(console, shown, label) as job:
+        return await _evaluate(console, job, _Request(preset, step, block_size, model, drafter_config, wanted), again)
 
 
-async def look(console: Console, harness: str, checkpoint: str | None, prompts_asked: int) -> Survey:
-    """Survey the evaluation host for a checkpoint."""
-    settings = console.evaluation
-    drafter = dict(console.config.drafter)
-    request = SurveyRequest(
-        checkpoint=checkpoint,
-        target=settings.target,
-        prompts_path=settings.prompts,
-        hidden_states=settings.hidden_states[0],
-        space_at=settings.root,
-        drafter_config=drafter.pop("config", None),
-        overrides=drafter,
-        prompts_asked=prompts_asked,
-    )
-    return await survey(console.evaluation_host, settings.python, harness, request)
+async def evaluate_like_baseline(console: Console) -> Evaluated:
+    """Evaluate the newest checkpoint as the baseline that is shown was. Raises TROUBLE."""
+    return await evaluate(console, like=shown_baseline(console))
 
 
-async def _fetched(console: Console, step: int | None, job: str, preset: str) -> Subject:
-    """The newest checkpoint, brought to the evaluation host, with the training's facts as of now."""
-    snapshot = await fetch.snapshot_of(console)
-    checkpoint = fetch.newest(snapshot, step)
-    for problem in snapshot.problems:  # the evaluation goes on, but a caveat may lack its evidence
-        console.emit(happened.Noticed("warn", f"not known of the training: {problem}"))
-    await _refuse_early(console, checkpoint, preset)
-    fetched = await fetch.bring(console, checkpoint, job)
-    origin = Origin(
-        host=checkpoint.host,
-        path=checkpoint.path,
-        training=console.config.training.name,
-        step=checkpoint.step,
-        size=checkpoint.size,
-        mtime=checkpoint.mtime,
-        inode=checkpoint.inode,
-        sha256=fetched.sha256 if len(checkpoint.files) == 1 else None,
-    )
-    return Subject(origin, fetched.folder, fetched.names, opened(fetched.folder, fetched.names), snapshot.facts)
-
-
-async def _refuse_early(console: Console, checkpoint: SavedCheckpoint, preset: str) -> None:
-    """Find out what makes an evaluation impossible before gigabytes are moved for it. Raises EvaluationRefused."""
-    host, settings = console.evaluation_host, console.evaluation
-    try:
-        await host.stat(fetch.wanted_folder(console, checkpoint))
-    except FileMissing:
-        prompts, _ = PRESETS[preset]
-        found = await look(console, await ship(host, settings.root), None, prompts)
-        if refusals := preflight(found, host.name, settings.threads or 1).refusals:
-            raise EvaluationRefused("; ".join(refusals)) from None
-
-
-async def _model(console: Console, path: str) -> Subject:
-    """A drafter that lies on the evaluation host: a folder, or a weights file with what lies beside it."""
-    host = console.evaluation_host
-    found = await host.stat(path)
-    if found.kind == "folder":
-        entries = await host.list(path)
-        names = tuple(entry.name for entry in entries if entry.stat.kind == "file" and _belongs(entry.name))
-        if not any(name.endswith(WEIGHT_ENDINGS) for name in names):
-            raise ConsoleError(f"{host.name}:{path}: no weights in it; expected *.safetensors, *.bin or *.pt")
-        size = sum(entry.stat.size for entry in entries if entry.name in names)
-        return Subject(_standing(host, path, found, size), path, names, path, ())
-    folder, name = posixpath.split(path)
-    names = await fetch.with_sidecars(host, folder, (name,))
-    return Subject(_standing(host, path, found, found.size), folder, names, path, ())
-
-
-def _belongs(name: str) -> bool:
-    return name.endswith((*WEIGHT_ENDINGS, ".json")) and not name.startswith(".")
-
-
-def _standing(host: Host, path: str, found: Stat, size: int) -> Origin:
-    return Origin(host.name, path, "", None, size, found.mtime, found.inode)
-
-
-def opened(folder: str, names: Sequence[str]) -> str:
-    """What the harness opens: the single weights file, or the folder of a format that has several files."""
-    return posixpath.join(folder, names[0]) if len(names) == 1 else folder
-
-
-async def _evaluate(
-    console: Console, job: str, subject: Subject, preset: str, block_size: int, again: bool
-) -> Evaluated:
-    host, settings = console.evaluation_host, console.evaluation
+async def _evaluate(console: Console, job: str, request: _Request, again: bool) -> Evaluated:
+    host, like, settings = console.evaluation_host, request.like, console.evaluation
+    preset, blocks = preset_of(like, request.preset) if like else (request.preset, 0)
+    count = (like.prompt_count if like else 0) or PRESETS[request.preset][0]
+    prompts = Asked(count, like.prompts if like else (), like=like)
+    if request.model:
+        subject = await of_model(console, request.model, request.config, job, prompts)
+    else:
+        subject = await of_training(console, request.step, job, prompts)
     harness = await ship(host, settings.root)
-    prompts, _ = PRESETS[preset]
-    found = await look(console, harness, subject.path, prompts)
-    cache = settings.hidden_states[0]
-    wish = Wish(preset, block_size or settings.block_size, settings.threads, settings.prompts, cache)
-    facts = (*subject.facts, *baselines.facts(console))
+    found, cache = choose(await look(console, harness, subject.weights, prompts), like.wanted if like else None)
+    block_size = request.block_size or (like.block_size if like else 0) or settings.block_size
+    wish = Wish(preset, block_size, settings.threads, settings.prompts, cache, blocks, subject.name, like=like)
     now = datetime.fromtimestamp(console.clock(), UTC)
-    plan = plan_evaluation(wish, subject.origin, found, host.name, harness_file().sha256, facts, now)
-    console.emit(_told(job, plan))
+    plan = plan_evaluation(wish, subject.origin, found, host.name, harness_file().sha256, subject.facts, now)
+    plan = _described(console, plan, wish, subject)
+    console.emit(beside.told(job, plan))
+    gathered = await beside.gather(console, job, harness, plan, wish)
+    plan = _learnt(plan, baselines.facts(console, gathered.withheld))
+    return await _carried_out(console, job, harness, subject, plan, gathered.beside, again)
+
+
+def _described(console: Console, plan: Plan, wish: Wish, subject: Subject) -> Plan:
+    """With what the console knows of how it came to this plan: the folder that was chosen, the result that it is like,
+    and a config that was named and said nothing."""
+    manifest, like, named = plan.manifest, wish.like, subject.weights.config
+    cache = {"folder": wish.cache.folder, "why": wish.cache.why, "usable": wish.cache.usable}
+    config = Source("", console.config.path, "evaluation.hidden_states")
+    facts = [Fact("cache.chosen", cache, config, manifest.created_at)]
+    if like is not None:
+        copied = {"name": like.name, "sha256": like.sha256, "copied": like.copied, "unrecorded": list(like.unrecorded)}
+        facts.append(Fact("eval.like", copied, Source("", like.name), manifest.created_at))
+    if named and subject.name and not any(said.startswith(named) for said in manifest.settings.sources.values()):
+        sentence = f"{named} was not needed: what lies beside the weights says it all"
+        plan = replace(plan, warnings=(*plan.warnings, sentence))
+    return _learnt(plan, facts)
+
+
+def _learnt(plan: Plan, facts: list[Fact] | tuple[Fact, ...]) -> Plan:
+    return replace(plan, manifest=replace(plan.manifest, facts=(*plan.manifest.facts, *facts)))
+
+
+async def _carried_out(
+    console: Console, job: str, harness: str, subject: Subject, plan: Plan, others: tuple[Beside, ...], again: bool
+) -> Evaluated:
+    """The evaluation, then the baselines beside it: by one process, where it is not answered yet."""
+    made: Made = {}
 
     async def create() -> tuple[str, str]:
-        return await _create(console, host, subject, plan, now)
+        return await _create(console, subject, plan)
 
-    return await carry(console, job, "evaluate", plan.manifest.request_id, harness, create, again=again)
+    async def aside() -> list[str]:
+        for item in others:
+            if item.waits:
+                made[item.name] = await _create(console, item.subject, item.plan)
+        return [run_dir for _, run_dir in made.values()]
+
+    request = plan.manifest.request_id
+    try:
+        done = await carry(console, job, "evaluate", request, harness, create, aside, again=again)
+    except EvaluationError:
+        for run_id, run_dir in made.values():  # they have ended with it
+            await beside.bring_end(console, harness, run_id, run_dir)
+        raise
+    await _baselines(console, job, harness, others, made)
+    if not others:
+        return done
+    evaluation = baselines.as_of_now(console, done.evaluation)
+    show(console, evaluation)
+    return replace(done, evaluation=evaluation)
 
 
-def _told(job: str, plan: Plan) -> happened.PlanMade:
-    manifest = plan.manifest
-    return happened.PlanMade(
-        job,
-        manifest.checkpoint.step,
-        plan.lines,
-        tuple(prompt.id for prompt in manifest.prompts),
-        plan.prompts_present,
-        manifest.blocks_per_prompt,
-        plan.warnings,
-    )
+async def _baselines(console: Console, job: str, harness: str, others: tuple[Beside, ...], made: Made) -> None:
+    """Follow the baselines to their ends; those that nobody has started yet are started, by one process. Raises
+    EvaluationError where that is refused, HostError."""
+    late: Made = {}
+    for item in others:
+        if item.waits and item.name not in made:
+            late[item.name] = await _create(console, item.subject, item.plan)
+    if late:
+        (run_id, run_dir), *rest = late.values()
+        await start(console, "evaluate", run_id, run_dir, harness, beside=[folder for _, folder in rest])
+    for item in others:
+        if item.left is not None:
+            await beside.follow_one(console, job, harness, item, item.left.run_id, item.left.run_dir)
+        elif not item.answered:
+            await beside.follow_one(console, job, harness, item, *{**made, **late}[item.name])
 
 
-async def _create(console: Console, host: Host, subject: Subject, plan: Plan, now: datetime) -> tuple[str, str]:
+async def _create(console: Console, subject: Subject, plan: Plan) -> tuple[str, str]:
     """The run directory with its link and manifest; at home, the manifest at once: a run is never unknown here."""
-    manifest = plan.manifest
+    host, manifest = console.evaluation_host, plan.manifest
     checkpoint = manifest.checkpoint
-    training = checkpoint.training or posixpath.basename(subject.folder.rstrip("/"))
-    name = rundir.run_name(training, checkpoint.step, manifest.preset, manifest.block_size, now)
-    root = console.evaluation.root
-    run_id, run_dir = await rundir.create_run(host, root, name)
+    called = checkpoint.training or (f"baseline-{manifest.baseline}" if manifest.baseline else subject.name)
+    now = datetime.fromtimestamp(console.clock(), UTC)
+    name = rundir.run_name(called, checkpoint.step, manifest.preset, manifest.block_size, now)
+    run_id, run_dir = await rundir.create_run(host, console.evaluation.root, name)
     linked = await rundir.link_checkpoint(host, subject.folder, subject.names, run_dir)
     at = manifest.created_at
     facts = (

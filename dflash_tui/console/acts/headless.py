@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import baselines, reattach
+from dflash_tui.console.acts import baselines, external, reattach
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import evaluate as evaluating
 from dflash_tui.console.acts import fetch as fetching
 from dflash_tui.console.acts import stop as stopping
+from dflash_tui.console.acts.carry import Evaluated
 from dflash_tui.console.acts.shown import baseline_or_notice
 from dflash_tui.console.answers import (
     CaptureAnswer,
@@ -24,9 +25,11 @@ from dflash_tui.console.answers import (
     entry,
 )
 from dflash_tui.console.console import Console
+from dflash_tui.console.errors import ConsoleError
 from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.hosts.base import HostError
 from dflash_tui.records.codec import to_data
+from dflash_tui.results.baselines import resolve
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
 from dflash_tui.watch.follow import TAIL
@@ -87,19 +90,38 @@ async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswe
     """Fetch and evaluate a checkpoint."""
     console.against = arguments.against
     await baselines.refresh(console)
-    if arguments.against:
-        console.store.resolve(arguments.against)  # a name that means nothing must not cost an evaluation
-    done = await evaluating.evaluate(
-        console,
-        preset=arguments.preset,
-        step=arguments.step,
-        block_size=arguments.block_size,
-        again=arguments.again,
-    )
+    if arguments.against and arguments.against not in drafters(console):
+        resolve(console.store, arguments.against)  # a name that means nothing must not cost an evaluation
+    done = await _evaluated(console, arguments)
     previous = baseline_or_notice(console, done.evaluation)
     comparison = compare(done.evaluation, previous) if previous else None
     caveats = comparison.caveats if comparison else caveats_of(done.evaluation)
     return EvalAnswer(existing=done.existing, result=entry(done.evaluation, caveats), comparison=comparison)
+
+
+async def _evaluated(console: Console, arguments: argparse.Namespace) -> Evaluated:
+    common = {"preset": arguments.preset or "quick", "step": arguments.step, "again": arguments.again}
+    if arguments.drafter_config and not arguments.model:
+        raise ConsoleError("--drafter-config describes a --model; the watched training's is config under [drafter]")
+    if not arguments.external:
+        return await evaluating.evaluate(
+            console,
+            block_size=arguments.block_size,
+            model=arguments.model or "",
+            drafter_config=arguments.drafter_config or "",
+            like=resolve(console.store, arguments.like) if arguments.like else None,
+            **common,
+        )
+    if arguments.model or arguments.like:
+        raise ConsoleError("--model and --like are for our own harness; a script is told by its own arguments")
+    if arguments.block_size:
+        raise ConsoleError("--block-size is for our own harness; a script is told by evaluation.block_size")
+    return await external.evaluate_external(console, **common)
+
+
+def drafters(console: Console) -> tuple[str, ...]:
+    """Configured baselines that are evaluated beside each checkpoint, so that they mean something soon."""
+    return tuple(baseline.name for baseline in console.config.baselines if baseline.drafter)
 
 
 async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAnswer:
@@ -107,7 +129,7 @@ async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAns
     done = await capturing.capture(console)
     return CaptureAnswer(
         host=console.evaluation_host.name,
-        folder=console.evaluation.hidden_states[0],
+        folder=done.folder,
         captured=done.captured,
         present=done.present,
         asked=done.asked,

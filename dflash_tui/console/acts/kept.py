@@ -20,11 +20,13 @@ from dflash_tui.console.answers import (
     entry,
 )
 from dflash_tui.records.codec import RecordError, loads
-from dflash_tui.records.result import Results
+from dflash_tui.records.result import Results, Score
+from dflash_tui.results.baselines import resolve
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.common import on_common_parts
 from dflash_tui.results.compare import compare as set_against
 from dflash_tui.results.errors import ResultError, UnknownReference
+from dflash_tui.results.evaluation import from_run
 from dflash_tui.results.importers import import_file
 from dflash_tui.results.pins import Pin
 from dflash_tui.results.report import report as markdown
@@ -45,7 +47,7 @@ def runs(store: Store, arguments: argparse.Namespace) -> Runs:
 
 def show(store: Store, arguments: argparse.Namespace) -> Show:
     """One result."""
-    evaluation = store.resolve(arguments.result)
+    evaluation = resolve(store, arguments.result)
     return Show(path=evaluation.path, result=entry(evaluation, caveats_of(evaluation)))
 
 
@@ -70,14 +72,14 @@ def import_result(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
 
 def pin(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
     """Pin a result as a baseline."""
-    evaluation = store.resolve(arguments.result)
+    evaluation = resolve(store, arguments.result)
     return _pinned(store, Path(evaluation.path), arguments.name or default_name(evaluation), arguments.replace)
 
 
 def compare(store: Store, arguments: argparse.Namespace) -> Compared:
     """One result beside another."""
-    current = store.resolve(arguments.current)
-    previous = matching(current, store.resolve(arguments.previous))
+    current = resolve(store, arguments.current)
+    previous = matching(current, resolve(store, arguments.previous, current))
     if arguments.common:
         current, previous = on_common_parts(current, previous)
     found = set_against(current, previous)
@@ -102,15 +104,15 @@ def unended(store: Store, reference: str) -> StoredRun | None:
 
 def trained_as(store: Store, reference: str) -> str | None:
     """The training that an own run's checkpoint is of; None for imported results."""
-    evaluation = store.resolve(reference)
+    evaluation = resolve(store, reference)
     return evaluation.training if evaluation.origin == "run" else None
 
 
 def report(store: Store, arguments: argparse.Namespace, live_now: dict[str, Any] | None) -> ReportAnswer:
     """The Markdown report of a run; `live_now` is the training's newest line, None when it was not read."""
-    current = store.resolve(arguments.result)
-    others = [store.resolve(other) for other in arguments.others]
-    previous = store.resolve(arguments.against) if arguments.against else None
+    current = resolve(store, arguments.result)
+    others = [resolve(store, other) for other in arguments.others]
+    previous = resolve(store, arguments.against, current) if arguments.against else None
     return ReportAnswer(markdown(current, others=others, previous=previous, live_now=live_now))
 
 
@@ -145,10 +147,10 @@ def _line(run: StoredRun, problems: list[str]) -> RunLine:
     manifest, path, error, pooled = run.manifest, run.folder / "results.json", run.error, None
     if run.has_results and error is None:
         try:
-            pooled = loads(Results, path.read_bytes(), str(path)).pooled
+            pooled = _pooled(run, path)
         except OSError as problem:
             error = f"{path}: can't be read ({problem.strerror})"
-        except RecordError as problem:
+        except (RecordError, ResultError) as problem:
             error = str(problem)
     state = "damaged" if error else run.exit.state if run.exit else "running"
     if error:
@@ -166,3 +168,10 @@ def _line(run: StoredRun, problems: list[str]) -> RunLine:
         streak=pooled.streak if pooled else {},
         blocks=pooled.blocks if pooled else 0,
     )
+
+
+def _pooled(run: StoredRun, path: Path) -> Score | None:
+    """What a run has measured over all; a script of the user's own that failed has measured nothing."""
+    if run.manifest is None or run.manifest.external is None:
+        return loads(Results, path.read_bytes(), str(path)).pooled
+    return from_run(run.folder).pooled if run.finished else None

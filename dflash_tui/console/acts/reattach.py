@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.follow import ask, follow
-from dflash_tui.console.acts.shown import show
+from dflash_tui.console.acts.shown import show, show_newest
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.errors import RunEnded
 from dflash_tui.evals.rundir import keep_manifest
@@ -34,8 +34,9 @@ class Left:
 
 
 def left_running(store: Store, host: str) -> tuple[str, ...]:
-    """Runs on `host` whose end is not known here, oldest first."""
-    return tuple(run.run_id for run in reversed(store.runs()) if run.exit is None and run_directory(run, host))
+    """Runs on `host` whose end is not known here, oldest first; baselines' after those that they stand beside."""
+    left = [run for run in reversed(store.runs()) if run.exit is None and run_directory(run, host)]
+    return tuple(run.run_id for run in sorted(left, key=lambda run: bool(run.manifest and run.manifest.baseline)))
 
 
 def run_directory(run: StoredRun, host: str) -> str:
@@ -43,13 +44,16 @@ def run_directory(run: StoredRun, host: str) -> str:
     return _directory(run.manifest, host) if run.manifest else ""
 
 
-async def begun(console: Console, harness: str, request_id: str) -> Left | None:
-    """The run that answers a request already or still works on it, though its end was not known here.
+async def begun(console: Console, harness: str, request_id: str, baseline: str | None = None) -> Left | None:
+    """The run (of `baseline`, where one is named) that answers a request already or still works on it, though its end
+    was not known here.
 
     The host is asked after each such run; one that failed, was stopped or lost is told, and stands in nobody's way.
     Raises TROUBLE.
     """
     for run in console.store.unended(request_id):
+        if baseline is not None and (run.manifest is None or run.manifest.baseline != baseline):
+            continue
         if not (run_dir := run_directory(run, console.evaluation_host.name)):
             continue
         update = await ask(console, run_dir, harness, run.folder)
@@ -88,7 +92,7 @@ async def reattach(console: Console, run_id: str) -> None:
     run_dir = _directory(manifest, host.name)
     job = console.new_job()
     async with console.turn:
-        console.emit(happened.EvaluationAsked(job, manifest.preset, f"found again: {run_id}"))
+        console.emit(happened.EvaluationAsked(job, manifest.preset, _found_again(manifest)))
         console.emit(
             happened.PlanMade(
                 job,
@@ -114,7 +118,15 @@ async def reattach(console: Console, run_id: str) -> None:
             console.emit(happened.EvaluationEnded(job, run_id, "failed", error=str(error)))
             raise
         console.emit(happened.EvaluationEnded(job, run_id, "finished"))
-        show(console, from_run(home))
+        if manifest.baseline:
+            show_newest(console)  # it has something to stand beside now
+        else:
+            show(console, from_run(home))
+
+
+def _found_again(manifest: Manifest) -> str:
+    what = f"baseline {manifest.baseline}, " if manifest.baseline else ""
+    return f"{what}found again: {manifest.run_id}"
 
 
 def _directory(manifest: Manifest, host: str) -> str:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.config import Config
 from dflash_tui.console import events as happened
+from dflash_tui.console.acts.baselines import as_of_now
 from dflash_tui.console.errors import ConsoleError
 from dflash_tui.records.result import Evaluation
+from dflash_tui.results import baselines
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.common import on_common_parts
 from dflash_tui.results.compare import compare
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 def show(console: Console, current: Evaluation) -> None:
     """Show a result beside its baseline; one that is damaged is told, and hides no result."""
+    current = as_of_now(console, current)
     previous = baseline_or_notice(console, current)
     if console.common and previous is not None:
         current, previous = common_or_notice(console, current, previous)
@@ -40,31 +43,37 @@ def show(console: Console, current: Evaluation) -> None:
 
 
 def show_newest(console: Console) -> None:
-    """Show the newest finished run of the watched training, if there is one."""
+    """Show the newest finished run of the watched training, if there is one; a baseline stands beside others."""
     ours = ("", console.config.training.name)
-    runs = (run for run in console.store.runs() if run.manifest and run.manifest.checkpoint.training in ours)
+    every = (run for run in console.store.runs() if run.manifest and not run.manifest.baseline)
+    runs = (run for run in every if run.manifest and run.manifest.checkpoint.training in ours)
     newest = next((run for run in runs if run.finished), None)
     if newest is not None:
         show(console, from_run(newest.folder))
 
 
 def baseline_for(store: Store, config: Config, current: Evaluation, against: str | None) -> Evaluation | None:
-    """What a result is compared with: `against`, else the first configured baseline that is there, else the newest
-    pin that is no run of another training. A quick result stands beside the quick part of a full one; nothing stands
-    beside itself.
+    """What a result is compared with: `against`, else the first configured baseline that is there (of a drafter's runs
+    the one that matches best), else the newest pin that is no run of another training. A quick result stands beside the
+    quick part of a full one; nothing stands beside itself.
 
     Raises ResultError when a baseline can't be read."""
     if against:
-        asked = store.resolve(against)
+        asked = baselines.resolve(store, against, current)
         return matching(current, asked) if asked.sha256 != current.sha256 else None
     pins = store.pins.entries()
-    configured = [item.name for item in config.baselines if item.name in pins]
-    for name in (*configured, *sorted(pins, key=lambda name: pins[name].pinned_at, reverse=True)):
-        if pins[name].sha256 == current.sha256:
-            continue
-        pinned = store.pins.load(name)
-        if name in configured or not _of_another_training(pinned, current):
-            return matching(current, pinned)
+    for item in config.baselines:
+        found = store.pins.load(item.name) if item.name in pins else None
+        if item.drafter and found is None:
+            found = baselines.beside(store, item.name, current)
+        if found is not None and found.sha256 != current.sha256:
+            return matching(current, found)
+    configured = {item.name for item in config.baselines}
+    for name in sorted(pins.keys() - configured, key=lambda name: pins[name].pinned_at, reverse=True):
+        if pins[name].sha256 != current.sha256:
+            pinned = store.pins.load(name)
+            if not _of_another_training(pinned, current):
+                return matching(current, pinned)
     return None
 
 

@@ -8,8 +8,10 @@ from dflash_tui.results import evidence
 
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """One finding a prompt, `void` for that prompt alone; values (prompt, reason)."""
-    refused = (fact for fact in evidence.facts(evaluation, "cache.refused") if isinstance(fact.value, dict))
+    """One finding a prompt, `void` for that prompt alone; values (prompt, reason). Sound states of something else are
+    no damage: STALE_CACHE tells of them."""
+    facts = (fact for fact in evidence.facts(evaluation, "cache.refused") if isinstance(fact.value, dict))
+    refused = (fact for fact in facts if fact.value.get("foreign") is not True)
     return tuple(
         Finding(
             "CACHE_DANGLING",

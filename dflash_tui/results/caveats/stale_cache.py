@@ -17,7 +17,31 @@ _DRAFTER = "draft"  # begins keys that hidden states do not depend on
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     """`block`: recorded and another (values: what differs, the cache's, the evaluation's, for each); `warn`: identity
-    unrecorded, all of it or a part (values: which); `note`: only older than the checkpoint, the normal case."""
+    unrecorded, all of it or a part (values: which), and single prompts that were left out because their hidden states
+    are of something else (values: prompt, reason); `note`: only older than the checkpoint, the normal case."""
+    return (*_of_the_whole(evaluation), *_left_out(evaluation))
+
+
+def _left_out(evaluation: Evaluation) -> tuple[Finding, ...]:
+    """No value rests on these states, so none is withheld for them."""
+    facts = (fact for fact in evidence.facts(evaluation, "cache.refused") if isinstance(fact.value, dict))
+    return tuple(
+        Finding(
+            CODE,
+            "warn",
+            f"Hidden states of {fact.value['prompt']} are of something else and were left out: {fact.value['reason']}.",
+            (fact.value["prompt"], fact.value["reason"]),
+            (fact.source,),
+            scope=fact.value["prompt"],
+        )
+        for fact in facts
+        if fact.value.get("foreign") is True
+        and isinstance(fact.value.get("prompt"), str)
+        and isinstance(fact.value.get("reason"), str)
+    )
+
+
+def _of_the_whole(evaluation: Evaluation) -> tuple[Finding, ...]:
     identity = evidence.fact(evaluation, "cache.identity")
     older = _older(evaluation)
     times = (
