@@ -38,7 +38,6 @@ from tests.cases import known
 from tests.console.world import Bench, bench
 from tests.harness.external_world import OLD, SCRIPT
 
-SOURCE = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
 
 
 @dataclass
@@ -220,8 +219,8 @@ async def test_a_result_of_no_known_shape_is_told_and_kept(own: Own) -> None:
 
 
 async def test_a_checkpoint_of_a_family_that_we_cannot_evaluate_is_the_scripts_matter(own: Own) -> None:
-    folder = own.bench.workspace / "checkpoints" / "step_5000"
-    shutil.copytree(known("cases/checkpoints/speculators-dflash2"), folder)
+    folder = own.bench.workspace / "checkpoints" / "checkpoint-5000"
+    shutil.copytree(known("cases/checkpoints/speculators-dflash2") / "0", folder)
     done = await evaluate_external(own.uses("write:"))
     manifest = own.manifest(done.run_id)
     assert manifest.drafter is None

@@ -62,6 +62,15 @@ def keys(folder: Path) -> tuple[Finding, ...]:
     return caveats_of(imported(folder / "wanted_key.json", facts=tuple(facts)))
 
 
+def linked(folder: Path) -> Evaluation:
+    """A record of a linked file for each stage; one record is of one file."""
+    facts = []
+    for kind, name in (("link.record", "link_record.json"), ("link.now", "now.json")):
+        path = folder / name
+        facts.append(Fact(kind, {"checkpoint": json.loads(path.read_text())}, Source("", str(path)), ""))
+    return imported(folder / "now.json", facts=tuple(facts))
+
+
 def _is_published(said: Any) -> bool:
     return isinstance(said, dict) and {"block_size", "al_by_category"} <= said.keys()
 
@@ -78,6 +87,8 @@ def cases() -> Iterator[Case]:
             yield Case(folder, expected, lambda folder=folder: caveats_of(cached(folder)))  # type: ignore[misc]
         if {"cache_key.json", "wanted_key.json"} <= names:
             yield Case(folder, expected, lambda folder=folder: keys(folder))  # type: ignore[misc]
+        if {"link_record.json", "now.json"} <= names:
+            yield Case(folder, expected, lambda folder=folder: caveats_of(linked(folder)))  # type: ignore[misc]
 
 
 CASES = list(cases())
@@ -91,7 +102,7 @@ def test_a_case_raises_what_it_must_and_no_other_error(case: Case) -> None:
 
 
 def test_there_are_such_cases() -> None:
-    wanted = {"BLOCK_SIZE_MISMATCH", "PARTIAL_PROMPT_COVERAGE", "STALE_CACHE"}
+    wanted = {"BLOCK_SIZE_MISMATCH", "LINKED_FILE_CHANGED", "PARTIAL_PROMPT_COVERAGE", "STALE_CACHE"}
     assert {code for case in CASES for code in case.expected} >= wanted or not all_are_expected()
 
 

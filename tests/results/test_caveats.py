@@ -21,6 +21,8 @@ from dflash_tui.results.evaluation import with_blocks
 from tests.evaluations import OTHER, bare, on, result
 from tests.runs import AUDIT, TEN, drafted
 
+LINK = {"inode": 7, "size": 1, "mtime": 1.5, "header_sha256": "ab"}
+
 
 def with_facts(of: Evaluation | None = None, /, **facts: Any) -> Evaluation:
     """`train_live={…}` becomes the fact ``train.live``."""
@@ -98,6 +100,18 @@ RAISED: list[tuple[str, str, tuple[Any, ...], Make]] = [
     ("HARNESS_DIFFERS", "warn", ("h" * 64, "other"), lambda: pair(result(), replace(OTHER, harness="other"))),
     ("INSIDE_NOISE", "warn", ("top1", "top4", "top8"), lambda: pair(result(), result("previous", seed=2))),
     ("LINK_FALLBACK_COPY", "note", ("copy",), lambda: caveats_of(with_facts(link_method="copy"))),
+    (
+        "LINKED_FILE_CHANGED",
+        "void",
+        ("a.pt", "size", "mtime"),
+        lambda: caveats_of(with_facts(link_record={"a.pt": LINK}, link_now={"a.pt": {**LINK, "size": 2, "mtime": 9}})),
+    ),
+    (
+        "LINKED_FILE_CHANGED",
+        "void",
+        ("a.pt", "inode", "size", "header_sha256", "mtime"),
+        lambda: caveats_of(with_facts(link_record={"a.pt": LINK}, link_now={})),
+    ),
     ("PARTIAL_PROMPT_COVERAGE", "warn", ("3/10",), lambda: caveats_of(on(TEN[:3]))),
     (
         "PARTIAL_PROMPT_COVERAGE",
@@ -230,6 +244,13 @@ SILENT: list[tuple[str, str, Make]] = [
     ("INSIDE_NOISE", "not comparable", lambda: pair(result(), result("previous", seed=2, anchors="strided"))),
     ("INSIDE_NOISE", "one prompt", lambda: pair(on(TEN[:1]), on(TEN[:1], seed=2))),
     ("LINK_FALLBACK_COPY", "hard link", lambda: caveats_of(with_facts(link_method="hardlink"))),
+    (
+        "LINKED_FILE_CHANGED",
+        "the same",
+        lambda: caveats_of(with_facts(link_record={"a.pt": LINK}, link_now={"a.pt": {**LINK, "new": 1}})),
+    ),
+    ("LINKED_FILE_CHANGED", "only once looked at", lambda: caveats_of(with_facts(link_record={"a.pt": LINK}))),
+    ("ENGINE_PROXY", "a script", lambda: caveats_of(result(origin="run", harness="external:ab"))),
     ("PARTIAL_PROMPT_COVERAGE", "all", lambda: caveats_of(result())),
     ("PARTIAL_PROMPT_COVERAGE", "asked unrecorded", lambda: caveats_of(on(TEN[:3], prompts_asked=None))),
     ("PROMPT_SET_MISMATCH", "unrecorded", lambda: pair(result(), bare(prompt_count=3))),
