@@ -27,6 +27,7 @@ ANSWERS: dict[str, type] = {
     "eval": answers.EvalAnswer,
     "capture": answers.CaptureAnswer,
     "stop": answers.StopAnswer,
+    "clean": answers.CleanAnswer,
     "runs": answers.Runs,
     "show": answers.Show,
     "logs": answers.Logs,

@@ -67,6 +67,9 @@ def build_parser() -> argparse.ArgumentParser:
     command("capture", commands.online("capture"), "make the hidden states that are missing, from the target")
     stop = command("stop", commands.online("stop"), "stop an evaluation that runs; what it has measured is kept")
     stop.add_argument("result", metavar="RUN", help="run id, or the unique beginning of one")
+    clean = command("clean", commands.online("clean"), "remove what is left on the evaluation host beside its runs")
+    clean.add_argument("--dry-run", action="store_true", help="print what would go, and remove nothing")
+    clean.add_argument("--checkpoints", action="store_true", help="fetched checkpoints, too: they can be fetched again")
     command("runs", commands.offline("runs"), "runs and pins kept on this workstation")
     show = command(
         "show", commands.kept_run("show"), "one result with its caveats; of a run that still runs, when it ends"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
+from dflash_tui.records.leftovers import Kept, Leftover
 from dflash_tui.records.result import Evaluation, Score
 
 
@@ -119,6 +120,19 @@ class StopAnswer:
     run_id: str
     run_dir: str
     state: str
+
+
+@dataclass(frozen=True)
+class CleanAnswer:
+    """``clean``: what has gone from below `root` (with `dry_run`: would go), and what looks like it and stays, each
+    with its reason; `bytes` that the disk gets back."""
+
+    host: str
+    root: str
+    dry_run: bool
+    found: tuple[Leftover, ...]
+    kept: tuple[Kept, ...]
+    bytes: int
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,8 @@ def _lines(answer: Any) -> Iterable[str]:
             ]
         case answers.StopAnswer():
             return [f"{answer.run_id}: {answer.state}; what it has measured lies in {answer.host}:{answer.run_dir}"]
+        case answers.CleanAnswer():
+            return _cleaned(answer)
         case answers.Runs():
             return _runs(answer)
         case answers.Show():
@@ -203,6 +205,16 @@ def _between(blocks: tuple[int, int] | None, *shown: int) -> Iterable[str]:
     """What a delta is between, where that is not the values beside it."""
     if blocks is not None and blocks != shown:
         yield f"  Δ at {blocks[0]} against {blocks[1]} blocks; the values are of {shown[0]} and {shown[1]}"
+
+
+def _cleaned(answer: answers.CleanAnswer) -> Iterable[str]:
+    for item in answer.found:
+        freed = f", {megabytes(item.bytes)}" if item.bytes else ""
+        yield f"{item.path}  {item.kind}{freed}: {item.reason}"
+    for stays in answer.kept:
+        yield f"{stays.path}  stays: {stays.reason}"
+    what = "would go" if answer.dry_run else "gone"
+    yield f"{counted(len(answer.found), 'leftover')} {what} from {answer.host}:{answer.root}, {megabytes(answer.bytes)}"
 
 
 def _runs(answer: answers.Runs) -> Iterable[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, external, reattach
 from dflash_tui.console.acts import capture as capturing
+from dflash_tui.console.acts import clean as cleaning
 from dflash_tui.console.acts import evaluate as evaluating
 from dflash_tui.console.acts import fetch as fetching
 from dflash_tui.console.acts import stop as stopping
@@ -17,6 +18,7 @@ from dflash_tui.console.acts.shown import baseline_or_notice
 from dflash_tui.console.answers import (
     CaptureAnswer,
     Checkpoints,
+    CleanAnswer,
     EvalAnswer,
     FetchAnswer,
     Logs,
@@ -142,6 +144,14 @@ async def stop(console: Console, arguments: argparse.Namespace) -> StopAnswer:
     return StopAnswer(console.evaluation_host.name, done.run_id, done.run_dir, done.state)
 
 
+async def clean(console: Console, arguments: argparse.Namespace) -> CleanAnswer:
+    """Take away what nobody uses any more, or say what that would be."""
+    done = await cleaning.clean(console, checkpoints=arguments.checkpoints, dry_run=arguments.dry_run)
+    freed = sum(item.bytes for item in done.found)
+    host, root = console.evaluation_host.name, console.evaluation.root
+    return CleanAnswer(host, root, arguments.dry_run, done.found, done.kept, freed)
+
+
 async def live_now(console: Console) -> dict[str, Any] | None:
     """The training's newest logged step as it is now; None, and a notice, when it can't be read."""
     try:
@@ -192,5 +202,6 @@ COMMANDS: dict[str, Callable[[Console, argparse.Namespace], Awaitable[Any]]] = {
     "eval": evaluate,
     "capture": capture,
     "stop": stop,
+    "clean": clean,
     "logs": training_log,
 }
