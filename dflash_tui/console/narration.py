@@ -61,7 +61,8 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 if progress.phase == "queued":
                     phase = f"queued behind {progress.behind or 'another run'}"
                 count = f" {progress.done}/{progress.total}" if progress.total else ""
-                once(job, f"{run_id} {phase}", f"  {phase}{count}")
+                tenth = 10 * progress.done // max(1, progress.total) if progress.phase == "script" else 0
+                once(job, f"{run_id} {phase} {tenth}", f"  {phase}{count}")
             case happened.EvaluationEnded(_, run_id, _, error, existing):
                 if error is None:
                     say(f"{'already evaluated' if existing else 'finished'}: {run_id}")

@@ -232,7 +232,8 @@ def _transfer(
 
 
 def _drafting(progress: ProgressRecord | None) -> ProgressRecord | None:
-    return progress if progress is not None and progress.phase == "drafting" else None
+    """What tells the speed: blocks that are drafted, or what a script of the user's own counts."""
+    return progress if progress is not None and progress.phase in ("drafting", "script") else None
 
 
 def _evaluation(pane: EvaluationPane, event: happened.Event) -> EvaluationPane:

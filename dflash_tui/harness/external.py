@@ -27,7 +27,7 @@ from dflash_tui.records.external import JOURNAL_VERSION, ExternalRequest, Journa
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.manifest import Manifest
 
-PHASE = "external"
+PHASE = "script"
 LOOK_SECONDS = 0.2
 REPORT_SECONDS = 0.5
 GRACE_SECONDS = 1.0  # for what ends by itself when the script has ended

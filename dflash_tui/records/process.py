@@ -32,9 +32,10 @@ class ExitRecord:
 
 @dataclass(frozen=True)
 class ProgressRecord:
-    """A line of ``progress.jsonl``: `phase` is queued, loading, context, drafting, capture or done; `done`/`total` in
-    blocks (prompts when capturing) over everything, `prompt_done`/`prompt_total` for `prompt`. `behind`: the run that a
-    queued one waits for, "" where it is not known."""
+    """A line of ``progress.jsonl``: `phase` is queued, loading, context, drafting, script, capture or done;
+    `done`/`total` in blocks (prompts when capturing, a script's own counts) over everything,
+    `prompt_done`/`prompt_total` for `prompt`. `behind`: the run that a queued one waits for, "" where it is not known.
+    """
 
     at: str
     phase: str

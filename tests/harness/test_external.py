@@ -164,7 +164,7 @@ def test_bars_become_progress_and_lines_become_the_log(there: Lab) -> None:
     gate.write_text("")
     assert running.wait(60) == 0
     found = progress(run_dir)
-    assert {(each.phase, each.total) for each in found} == {("external", 45), ("done", 45)}
+    assert {(each.phase, each.total) for each in found} == {("script", 45), ("done", 45)}
     assert [each.done for each in found][-1] == 45
     assert sum("%|" in line for line in log(run_dir).splitlines()) <= 1
 

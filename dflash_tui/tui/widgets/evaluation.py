@@ -7,7 +7,7 @@ from datetime import datetime
 from dflash_tui.console.state import EvaluationPane, State
 from dflash_tui.tui import formats
 from dflash_tui.tui.drawing import Drawing, View, limited, rule, title
-from dflash_tui.tui.lines import EMPTY, Line, Role, bar, fitting, line, spread, tail, wrapped
+from dflash_tui.tui.lines import EMPTY, Line, Role, bar, cut, fitting, line, spread, tail, wrapped
 from dflash_tui.tui.log_view import log_lines
 from dflash_tui.tui.prompt_table import Table, capture_table, prompt_table
 from dflash_tui.tui.widgets.panel import Panel
@@ -45,8 +45,7 @@ def draw_evaluation(state: State, view: View) -> Drawing:
     top = top[: max(1, view.height)]
     room = view.height - len(top)
     if not pane.prompts:
-        lines = [part for text in pane.plan for part in wrapped(line((text, "muted")), width, 2)]
-        return limited(Drawing((*top, *lines), head, copies=copies), view)
+        return limited(Drawing((*top, *_without_prompts(pane, width, room)), head, copies=copies), view)
     table = _table(pane, width, 1 << 16)
     bottom = [_progress(pane, width)] if pane.state in BUSY and room > len(table.lines) else []
     warned = _warnings(pane, width) if pane.state in BUSY else []
@@ -54,6 +53,18 @@ def draw_evaluation(state: State, view: View) -> Drawing:
         bottom = [*warned, *bottom]
     table = _table(pane, width, room - len(bottom))
     return limited(Drawing((*top, *table.lines, *bottom), head, table.note, copies=copies), view)
+
+
+def _without_prompts(pane: EvaluationPane, width: int, room: int) -> list[Line]:
+    """The plan; of a script of the user's own, which tells no prompts, what it prints, and how far it is."""
+    plan = [part for text in pane.plan for part in wrapped(line((text, "muted")), width, 2)]
+    if not pane.log and pane.progress is None:
+        return plan
+    bottom = [_progress(pane, width)] if pane.state in BUSY and room else []
+    plan = plan[: max(0, (room - len(bottom)) // 2)]
+    space = room - len(bottom) - len(plan)
+    last = pane.log[-space:] if space > 0 else ()
+    return [*plan, *(cut(line(text), width) for text in last), *bottom]
 
 
 def _table(pane: EvaluationPane, width: int, height: int, *, wide: bool = False) -> Table:
@@ -152,7 +163,7 @@ def _count(state: State) -> Line:
 def _seconds_left(pane: EvaluationPane) -> float | None:
     """From the blocks drafted while this was looking on, by the evaluation host's own clock; None before the first."""
     first, last = pane.first_progress, pane.progress
-    if first is None or last is None or last.done <= first.done or last.phase != "drafting":
+    if first is None or last is None or last.done <= first.done or last.phase not in ("drafting", "script"):
         return None
     try:
         spent = (datetime.fromisoformat(last.at) - datetime.fromisoformat(first.at)).total_seconds()
