@@ -111,6 +111,12 @@ class Sshd:
                 return
             time.sleep(0.01)
 
+    @property
+    def pid(self) -> int:
+        """The listener's process id, while it runs."""
+        assert self._child is not None
+        return self._child.pid
+
     def answers(self) -> bool:
         """Whether a connection is taken."""
         with suppress(OSError), socket.create_connection((self._listens, self.port), timeout=1):
