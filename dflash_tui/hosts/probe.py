@@ -54,12 +54,11 @@ async def agent_keys(path: str) -> int:
     import asyncssh
 
     try:
-        async with asyncio.timeout(5):
-            agent = await asyncssh.connect_agent(path)
-            async with agent:
-                return len(await agent.get_keys())
+        async with asyncio.timeout(5), await asyncssh.connect_agent(path) as agent:
+            count = len(await agent.get_keys())
     except (TimeoutError, OSError, ValueError, asyncssh.Error) as error:
         raise HostError(f"the SSH agent at {path} does not answer: {error or 'no answer in 5 s'}") from error
+    return count
 
 
 def _place(connection: object) -> str:

@@ -69,6 +69,16 @@ def test_on_a_terminal_a_command_asks_once_and_goes_on(stranger: Desk, apart: Pa
     assert stranger.run("status", "--json", state=apart).code == 0
 
 
+def test_check_asks_for_each_host_one_after_the_other(stranger: Desk, apart: Path) -> None:
+    code, out, shown = _typed(stranger, ("--state", str(apart), "check"), lambda _: b"y\n")
+    assert code == 0, out
+    assert shown.count("[y/N") == 2
+    for line in shown.splitlines():
+        assert "[y/N" not in line or line.rstrip().endswith(("fingerprint]", "fingerprint] y"))
+    assert "✓ pve1: " in out
+    assert "✓ ct129: " in out
+
+
 def test_the_typed_fingerprint_says_yes_too_and_another_one_says_no(stranger: Desk) -> None:
     code, _, _ = _typed(stranger, ("trust", "ct129"), lambda _: b"SHA256:somethingelse\n")
     assert code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,9 +24,10 @@ from dflash_tui.watch.progress import Progress, line_age
 from dflash_tui.watch.training import Snapshot
 
 GROUP = Group("training")
+SNAPSHOT_SECONDS = 120.0
 ENOUGH_LINES = 20  # of a log in which a training that has begun would have said a step
 NAMES = 3  # shown of many
-NAMED = "which checkpoints are understood: step_N, checkpoint-N, global_stepN, epoch folders, *.pt and *.safetensors"
+NAMED = "step_N, checkpoint-N, global_stepN or epoch folders, or *.pt and *.safetensors files"
 
 
 @dataclass(frozen=True)
@@ -41,12 +43,15 @@ async def look(console: Console) -> Training:
     training, host = console.config.training, console.training_host
     log = await bounded(GROUP, "log", lambda: _log_there(console))
     try:
-        snapshot = await fetch.snapshot_of(console)
+        async with asyncio.timeout(SNAPSHOT_SECONDS):
+            snapshot, lines = await fetch.snapshot_of(console), await _lines(console)
     except HostError as error:
-        cause = str(error)
-        return Training([*log, GROUP.fail("checkpoints", cause)])
+        return Training([*log, GROUP.fail("checkpoints", str(error))])
+    except TimeoutError:
+        sentence = f"{host.name} did not show the log's end and {training.checkpoints} within {SNAPSHOT_SECONDS:.0f} s"
+        return Training([*log, GROUP.fail("checkpoints", f"{sentence}; its disk may be overloaded")])
     if not log:
-        log = [_log(snapshot, host.name, training.log, await _lines(console), console.clock())]
+        log = [_log(snapshot, host.name, training.log, lines, console.clock())]
     checkpoints = await bounded(GROUP, "checkpoints", lambda: _checkpoints(console, snapshot))
     arguments = await bounded(GROUP, "arguments", lambda: _arguments(console, snapshot))
     gpus = await bounded(GROUP, "gpus", lambda: _gpus(console))
