@@ -4,44 +4,45 @@ Everything goes through the launcher as argv, never with a PTY and never by the 
 (`pct pull` stages the whole file and exits 0 on a short copy). What is sent for files is the table in
 `commands.py`; beside it only `pct status ID`, on the host itself, when a command was refused.
 The launcher's status is its program's: byte counts and hashes are judged above it.
+
+Most programs outlive a launcher that is killed, so each tells its process id first, and is ended by it from inside.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dflash_tui.hosts import commands
 from dflash_tui.hosts.base import Completed, Entry, Host, HostError, HostUnreachable, Process, Space, Stat
-from dflash_tui.hosts.running import command_text, run_to_end
+from dflash_tui.hosts.launchers import parse_prefix
+from dflash_tui.hosts.running import announcing, command_text, ending, ending_later, new_mark, run_to_end
 
-_NEEDS_INTERACTIVE = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc"})
-"""Launchers that leave the program's stdin closed unless told `-i`."""
-
-_NOT_RUNNING = re.compile(
-    r"container '[^']*' not running"  # pct
-    r"|Configuration file '[^']*' does not exist"  # pct, on another node or destroyed
-    r"|[Cc]ontainer \S+ is not running|No such container"  # docker
-    r"|can only create exec sessions on running containers|no container with name or ID"  # podman
-    r"|[Ii]nstance is not running|Instance not found"  # incus, lxc
-    r'|pods "[^"]*" not found|container not found|cannot exec into a container in a completed pod'  # kubectl
-    r"|Invalid job id specified|Job/step already completing or completed"  # srun
-)
+_REAP = 15.0
+"""Seconds for telling a process id and for ending it: a cluster takes a while to start even that."""
 
 
 class ContainerHost:
     """The inside of a container. `prefix` is put before every command and run on `inner`, which this host does not own:
     `close` leaves it open."""
 
-    def __init__(self, inner: Host, prefix: Sequence[str], name: str) -> None:
-        """Raises HostError when the prefix is empty."""
-        if not prefix:
-            raise HostError(f"{name}: the prefix of a container is empty; expected one such as `pct exec 200 --`")
+    dear = True
+
+    def __init__(self, inner: Host, prefix: Sequence[str], name: str, *, attached: bool = False) -> None:
+        """`attached`: what is started there ends with its launcher, whatever is known of the launcher. Raises
+        HostError when the prefix can't be used."""
         self.name = name
         self._inner = inner
-        self._prefix = tuple(prefix)
+        self._prefix = parse_prefix(prefix, name)
+        self.detaches = self._prefix.detaches and inner.detaches and not attached
+        self._left: dict[str, int] = {}
+
+    @property
+    def launcher(self) -> str:
+        """The launcher's name, as `srun`."""
+        return self._prefix.tool
 
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 60.0, check: bool = True
@@ -51,45 +52,63 @@ class ContainerHost:
         return await run_to_end(self.name, argv, opened, stdin=stdin, timeout=timeout, check=check)
 
     def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
-        """See `Host.stream`. Killing the launcher ends what it started where the two share a process group (pct, srun);
-        a docker or kubectl program ends when its streams do."""
+        """See `Host.stream`."""
         return self._stream(argv, stdin)
 
     @contextlib.asynccontextmanager
     async def _stream(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
-        async with self._inner.stream([*self._launcher(stdin), *argv], stdin=stdin) as process:
-            yield _ContainerProcess(self, process)
+        mark = "" if self._prefix.in_group else new_mark()
+        command = announcing(argv, mark) if mark else argv
+        pid: int | None = None
+        try:
+            async with self._inner.stream([*self._prefix.argv(stdin=stdin), *command], stdin=stdin) as process:
+                inside = _ContainerProcess(self, process, mark)
+                try:
+                    yield inside
+                finally:
+                    if mark and not inside.ended:
+                        pid = await process.announced(mark, _REAP)
+                        if pid is not None:
+                            self._left[mark] = pid
+        finally:
+            # After the launcher, whose session may be the last that the host below gives.
+            if pid is not None and not inside.cut:
+                await self._end(mark, ending(pid))
 
-    def _launcher(self, stdin: bool) -> list[str]:
-        prefix = list(self._prefix)
-        for at, word in enumerate(prefix[:-1]):
-            if stdin and word.rsplit("/", 1)[-1] in _NEEDS_INTERACTIVE and "exec" in prefix[at:]:
-                prefix.insert(prefix.index("exec", at) + 1, "-i")
-                break
-        return prefix
-
-    async def refuse_if_stopped(self, done: Completed) -> None:
-        """Raise HostUnreachable when a command failed because the container does not run."""
-        match = _NOT_RUNNING.search(done.stderr) if done.status != 0 else None
-        if match is None:
+    async def _end(self, mark: str, argv: Sequence[str]) -> None:
+        self._left.pop(mark, None)
+        command = [*self._prefix.argv(stdin=False), *argv]
+        task = asyncio.create_task(self._inner.run(command, timeout=_REAP, check=False))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+        except HostError:
             return
-        shown = f"{self.name} (`{command_text(self._prefix)}` on {self._inner.name})"
-        status = self._status_command()
-        if status is None:
-            raise HostUnreachable(f"{shown} is not running or does not exist; the launcher says: {match[0]}")
-        state = await self._inner.run(status, timeout=20, check=False)
-        if state.status != 0:
-            raise HostUnreachable(f"{shown} does not exist on that node; see `pct list` there")
-        if "running" in state.text:
-            # The words came from a program inside, or the container has just come up.
-            return
-        raise HostUnreachable(f"{shown} is stopped; start it with `pct start {status[-1]}` on {self._inner.name}")
 
-    def _status_command(self) -> list[str] | None:
-        for at, word in enumerate(self._prefix[:-2]):
-            if word.rsplit("/", 1)[-1] == "pct" and self._prefix[at + 1] == "exec":
-                return [*self._prefix[: at + 1], "status", self._prefix[at + 2]]
-        return None
+    async def end_left(self) -> None:
+        """End the programs that a broken link has left behind, now that the container answers again."""
+        while self._left:
+            mark, pid = self._left.popitem()
+            await self._end(mark, ending_later(pid, mark))
+
+    async def explain(self, done: Completed, begun: bool) -> None:
+        """Raise HostUnreachable or PermissionRefused when a launcher could not start a command. `begun`: it did."""
+        trouble = self._prefix.trouble(done.stderr, self._inner.name) if done.status != 0 and not begun else None
+        if trouble is None:
+            return
+        shown = f"{self.name} (`{command_text(self._prefix.argv(stdin=False))}` on {self._inner.name})"
+        kind, means = trouble
+        if (status := self._prefix.status_command()) is not None:
+            state = await self._inner.run(status, timeout=20, check=False)
+            if state.status == 0 and "running" in state.text:
+                return  # the words came from a program inside, or the container has just come up
+        raise kind(f"{shown} {means}")
+
+    def cleaned(self, done: Completed) -> Completed:
+        """What a program said, without its launcher's remarks."""
+        return Completed(done.status, done.stdout, self._prefix.cleaned(done.stderr))
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""
@@ -120,13 +139,36 @@ class ContainerHost:
 
 
 class _ContainerProcess:
-    def __init__(self, host: ContainerHost, process: Process) -> None:
-        self._host, self._process = host, process
-        self.read = process.read
+    """`ended`: its status is known. `cut`: the link broke, so that nothing can be ended inside now."""
+
+    def __init__(self, host: ContainerHost, process: Process, mark: str) -> None:
+        self._host, self._process, self._mark = host, process, mark
+        self.ended = self.cut = False
         self.close_stdin = process.close_stdin
-        self.write = process.write
+        self.announced = process.announced
+
+    async def read(self, limit: int = 1 << 20) -> bytes:
+        with self._watched():
+            return await self._process.read(limit)
+
+    async def write(self, data: bytes) -> None:
+        with self._watched():
+            await self._process.write(data)
 
     async def wait(self) -> Completed:
-        done = await self._process.wait()
-        await self._host.refuse_if_stopped(done)
-        return done
+        with self._watched():
+            done = await self._process.wait()
+        self.ended = True
+        begun = bool(self._mark) and await self._process.announced(self._mark, 0) is not None
+        if begun:
+            await self._host.end_left()
+        await self._host.explain(done, begun)
+        return self._host.cleaned(done)
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except HostUnreachable:
+            self.cut = True
+            raise

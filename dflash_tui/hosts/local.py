@@ -48,6 +48,9 @@ def temporary_name(path: str) -> str:
 class LocalHost:
     """Commands and files of this machine. A command runs in its own session, so that all it starts can be ended."""
 
+    detaches = True
+    dear = False
+
     def __init__(self, name: str = "local") -> None:
         self.name = name
 
@@ -200,6 +203,9 @@ class _LocalProcess:
     async def wait(self) -> Completed:
         status = await self._child.wait()
         return Completed(status if status >= 0 else 128 - status, b"", await self._tail.text(_REAP))
+
+    async def announced(self, mark: str, patience: float) -> int | None:
+        return await self._tail.pid(mark, patience)
 
     async def end(self) -> None:
         """Kill what still runs of the session and reap the child."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import secrets
 import shlex
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -15,7 +16,7 @@ STDERR_TAIL = 64 << 10
 """Bytes of stderr that are kept: the end, where the reason is."""
 
 _SHOWN = 160
-_ANNOUNCED = re.compile(rb"^dflash-pid:(\d+)\n", re.MULTILINE)
+_ANNOUNCED = re.compile(rb"^dflash-pid:([0-9a-f]+):(\d+)\n", re.MULTILINE)
 
 
 def command_text(argv: Sequence[str]) -> str:
@@ -85,15 +86,39 @@ async def together(*parts: Awaitable[None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def announcing(argv: Sequence[str]) -> list[str]:
-    """argv as a command that first tells its process id on stderr, which `Tail` takes out again. sshd has no other way
-    to end a command for root: it refuses signals, and closing a channel doesn't end what is silent."""
-    return ["sh", "-c", 'echo "dflash-pid:$$" >&2; exec "$@"', "dflash", *argv]
+def new_mark() -> str:
+    """A word that no other command carries, by which an announcement is known."""
+    return secrets.token_hex(6)
+
+
+def announcing(argv: Sequence[str], mark: str) -> list[str]:
+    """argv as a command that first tells its process id on stderr under `mark`, which `Tail` takes out again, leads a
+    process group of its own, and carries the mark in its environment. There is no other way to end what sshd runs for
+    root (it refuses signals) or what outlives its launcher in a container: closing a channel doesn't end what is silent.
+    """
+    script = (
+        'echo "dflash-pid:$1:$$" >&2; DFLASH_MARK=$1; export DFLASH_MARK; shift; '
+        # The fifth word of its stat is its group. Where it leads one already, setsid would fork and not wait.
+        'read -r pid name state parent group rest 2>/dev/null </proc/$$/stat; case $group in ""|$$) exec "$@" ;; esac; '
+        'command -v setsid >/dev/null && exec setsid "$@"; exec "$@"'
+    )
+    return ["sh", "-c", script, "dflash", mark, *argv]
 
 
 def ending(pid: int) -> list[str]:
-    """The command that kills an announced one with its process group, or alone where it leads no group."""
-    return ["sh", "-c", 'kill -9 "-$1" || kill -9 "$1"', "dflash", str(pid)]
+    """The command that kills an announced one with its process group, or with its children where it leads none."""
+    script = (
+        'below() { for child in $(cat "/proc/$1/task/$1/children" 2>/dev/null); do below "$child"; done; '
+        'kill -9 "$1"; }; kill -9 "-$1" 2>/dev/null || below "$1"'
+    )
+    return ["sh", "-c", script, "dflash", str(pid)]
+
+
+def ending_later(pid: int, mark: str) -> list[str]:
+    """`ending` for a command that was lost from sight: only if the process still carries its mark."""
+    _, _, script, *words = ending(pid)
+    seen = 'case "$(cat "/proc/$1/environ" 2>/dev/null)" in *"DFLASH_MARK=$2"*) ;; *) exit 0 ;; esac; '
+    return ["sh", "-c", seen + script, *words, mark]
 
 
 class Tail:
@@ -104,7 +129,7 @@ class Tail:
         self._read = read
         self._broken = broken
         self._data = b""
-        self._pid: int | None = None
+        self._pids: dict[str, int] = {}
         self._announced = asyncio.Event()
         self._task = asyncio.create_task(self._collect())
 
@@ -112,17 +137,24 @@ class Tail:
         with contextlib.suppress(*self._broken):
             while data := await self._read(1 << 15):
                 self._data += data
-                if self._pid is None and (match := _ANNOUNCED.search(self._data)):
-                    self._pid = int(match[1])
+                # Each layer of a chain (sshd, a launcher, a launcher in it) announces the command that it runs.
+                while match := _ANNOUNCED.search(self._data):
+                    self._pids[match[1].decode()] = int(match[2])
                     self._announced.set()
                     self._data = self._data[: match.start()] + self._data[match.end() :]
                 self._data = self._data[-STDERR_TAIL:]
 
-    async def pid(self, patience: float) -> int | None:
-        """The process id that an `announcing` command tells, or None when it has not within `patience` seconds."""
+    async def pid(self, mark: str, patience: float) -> int | None:
+        """The process id that an `announcing` command tells, or None when the stream ends or `patience` seconds pass
+        without it."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._announced.wait(), patience)
-        return self._pid
+            async with asyncio.timeout(patience):
+                while mark not in self._pids and not self._task.done():
+                    self._announced.clear()
+                    waiting = asyncio.ensure_future(self._announced.wait())
+                    await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+                    waiting.cancel()
+        return self._pids.get(mark)
 
     async def text(self, patience: float) -> str:
         """What came, once the stream has ended, or after `patience` seconds (a child may keep it open)."""

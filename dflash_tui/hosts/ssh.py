@@ -26,7 +26,7 @@ from dflash_tui.hosts.base import (
     Stat,
 )
 from dflash_tui.hosts.local import kind_of, temporary_name
-from dflash_tui.hosts.running import Tail, announcing, command_failed, command_text, ending, run_to_end
+from dflash_tui.hosts.running import Tail, announcing, command_failed, command_text, ending, new_mark, run_to_end
 from dflash_tui.hosts.ssh_link import connect, disconnect, translated
 
 if TYPE_CHECKING:
@@ -56,6 +56,9 @@ class SshHost:
     (they are 0 and 1 where only SFTP answers). Reading, writing, folders and free space go by SFTP, and by the commands
     of `commands.py` where SFTP is not offered.
     """
+
+    detaches = True
+    dear = False
 
     def __init__(self, name: str, address: SshAddress) -> None:
         self.name = name
@@ -126,7 +129,8 @@ class SshHost:
             import asyncssh
 
             heeds = _heeds_signals(connection)
-            announced = argv if heeds else announcing(argv)
+            mark = "" if heeds else new_mark()
+            announced = announcing(argv, mark) if mark else argv
             # Bytes, because a name on the host need not be UTF-8; asyncssh sends them as they are.
             command = cast(str, shlex.join(announced).encode("utf-8", "surrogateescape"))
 
@@ -149,7 +153,7 @@ class SshHost:
                     else:
                         remote = await open_session()
                 process = _SshProcess(self.name, argv, connection, remote)
-                stack.push_async_callback(process.end, None if heeds else self._endings)
+                stack.push_async_callback(process.end, mark, self._endings)
                 return process
 
             # Cancelled in the middle of a start, nobody would know what to end: let it finish, then end it.
@@ -332,15 +336,18 @@ class _SshProcess:
             raise HostUnreachable(f"{self._name}: the connection broke before {self._what} told its status")
         return Completed(status, b"", stderr)
 
-    async def end(self, endings: asyncio.Lock | None) -> None:
-        """Kill the command if it still runs, and give its channel back. `endings` is for servers that ignore signals:
-        killing takes a session there, and they are few."""
+    async def announced(self, mark: str, patience: float) -> int | None:
+        return await self._tail.pid(mark, patience)
+
+    async def end(self, mark: str, endings: asyncio.Lock) -> None:
+        """Kill the command if it still runs, and give its channel back. `mark`: of a command that announced itself
+        ("": the server heeds signals); killing it takes a session, and they are few: `endings` are one at a time."""
         import asyncssh
 
         if self._remote.exit_status is None and not self._connection.is_closed():
             with contextlib.suppress(OSError, asyncssh.Error):
                 self._remote.kill()
-                if endings is not None and (pid := await self._tail.pid(_REAP)) is not None:
+                if mark and (pid := await self._tail.pid(mark, _REAP)) is not None:
                     async with endings:
                         await self._connection.run(shlex.join(ending(pid)), timeout=_REAP, stdin=asyncssh.DEVNULL)
         self._remote.close()

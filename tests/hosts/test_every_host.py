@@ -1,11 +1,12 @@
-"""What every host must do alike: this machine, real sshd with and without SFTP, a busybox container over sshd."""
+"""What every host must do alike: this machine, real sshd with and without SFTP, busybox containers behind every
+launcher, on this machine, over sshd and in one another."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from dflash_tui.hosts.base import CommandFailed, FileMissing, Host, HostError, R
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
+from tests.launchers.boxes import TOOLS, running_box
 from tests.pct import Pct
 from tests.sshd import processes_with, running_sshd
 
@@ -47,7 +49,18 @@ class Place:
         return f"{self.folder}/{name}"
 
 
-@pytest.fixture(params=["local", "ssh", "ssh without sftp", "container over ssh", "container here"])
+@pytest.fixture(
+    params=[
+        "local",
+        "ssh",
+        "ssh without sftp",
+        "container over ssh",
+        "container here",
+        *TOOLS,
+        "docker over ssh",
+        "docker in docker",
+    ]
+)
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     async with AsyncExitStack() as stack:
         data = tmp_path / "data"
@@ -60,13 +73,29 @@ async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             server = stack.enter_context(running_sshd(keys, extra))
             host = SshHost("pve", server.address)
             stack.push_async_callback(host.close)
-        if "container" in request.param:
+        if (tool := request.param.split()[0]) in TOOLS:
+            yield stack.enter_context(_box(tmp_path, host, tool, request.param.endswith("in docker")))
+        elif "container" in request.param:
             (tmp_path / "pct").mkdir()
             pct = Pct(tmp_path / "pct")
             host = ContainerHost(host, pct.prefix(), "ct200")
             yield Place(host, "/data", pct.root / "data")
         else:
             yield Place(host, str(data), data)
+
+
+@contextmanager
+def _box(tmp_path: Path, host: Host, tool: str, nested: bool) -> Iterator[Place]:
+    """A container behind `tool` on `host`; `nested`: the launcher runs in a container that sees all of this machine."""
+    with ExitStack() as stack:
+        for name in ("box", "outer"):
+            (tmp_path / name).mkdir()
+        outer = None
+        if nested:
+            outer = stack.enter_context(running_box(tmp_path / "outer", "docker", Path("/")))
+            host = ContainerHost(host, outer.prefix(), "outer")
+        box = stack.enter_context(running_box(tmp_path / "box", tool, within=outer))
+        yield Place(ContainerHost(host, box.prefix(), "box"), "/data", box.root / "data")
 
 
 async def test_runs_argv_as_it_is_given(place: Place) -> None:
