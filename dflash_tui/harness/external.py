@@ -21,7 +21,7 @@ from dflash_tui.harness.external_guard import mark, put_aside, sha256
 from dflash_tui.harness.external_output import MOST_KEPT, Bars, Mark, Stream
 from dflash_tui.harness.external_outputs import outputs
 from dflash_tui.harness.external_paths import WORK, Guard, guard
-from dflash_tui.harness.external_recovery import held, recover, restore
+from dflash_tui.harness.external_recovery import alone, held, recover, restore
 from dflash_tui.harness.rundir import Progress
 from dflash_tui.records.external import JOURNAL_VERSION, ExternalRequest, Journal
 from dflash_tui.records.facts import Fact, Source
@@ -46,13 +46,20 @@ def external(run_dir: Path) -> None:
         raise HarnessError(f"{run_dir / rundir.MANIFEST}: asks for no script of the user's own; use: evaluate")
     with turn.waited(run_dir), held(run_dir):
         root = run_dir.parent.parent
-        for sentence in recover(root):
+
+        def waits(folder: Path) -> None:
+            rundir.say(run_dir, f"{folder}: a run below another root guards files there; it is waited for")
+
+        for sentence in recover(root, waits):
             rundir.say(run_dir, sentence)
         _check(request)
         (run_dir / WORK).mkdir()
         guarded = guard(request.command, request.results, request.inputs, root, run_dir)
         before = _linked(run_dir)
-        status, last, journal = _guarded_run(run_dir, request, guarded)
+        with alone(guarded.files, waits) as waited:
+            if waited:
+                guarded = guard(request.command, request.results, request.inputs, root, run_dir)
+            status, last, journal = _guarded_run(run_dir, request, guarded)
         _note_link(run_dir, manifest, before)
         if status != 0:
             raise HarnessError(_failure(request, status, last))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -24,10 +25,11 @@ MOST_BYTES = 256 << 20
 
 LARGEST_SCRIPT = 4 << 20
 TEXTUAL = ("json", "jsonl", "csv", "tsv", "txt", "md")
-RESULT_LIKE = (*TEXTUAL, "log", "yaml", "yml", "html", "npz", "npy", "pkl")
+RESULT_LIKE = (*TEXTUAL, "yaml", "yml", "html", "npz", "npy", "pkl")
 
 _NAME = re.compile(rf"(?:[\w~./@+-][\w ./@+-]*)\.(?:{'|'.join(RESULT_LIKE)})(?![\w.])")
 _QUOTED = re.compile(r"""["']([^"'\n]{1,300})["']""")
+_DATA = (".json", ".jsonl", ".pt", ".bin", ".safetensors", ".toml", ".yaml", ".yml")
 _OWN = (rundir.RUNS, "checkpoints", ".dflash")
 
 
@@ -40,7 +42,7 @@ class Guard:
 
 
 def looked(request: ExternalLook) -> ExternalLooked:
-    """What a run of the command would guard, and what makes it impossible; nothing is created."""
+    """The files that a run of the command would guard, and what makes it impossible; nothing is created."""
     problems: list[str] = []
     root = Path(request.root)
     while not root.is_dir():
@@ -59,25 +61,24 @@ def looked(request: ExternalLook) -> ExternalLooked:
     return ExternalLooked(
         script=os.fspath(script) if script else "",
         script_sha256=sha256(script) if script else "",
-        guarded=tuple(item.path for item in guarded),
+        guarded=tuple(item.path for item in guarded if item.kind == "file"),
         unguarded=left,
         problems=tuple(problems),
     )
 
 
 def script_of(command: Sequence[str]) -> Path | None:
-    """The file whose text is the harness: the first word after the program that names one that can be read, else the
-    program, if it is a script itself."""
-    for word in command[1:]:
-        path = Path(word)
-        if path.is_absolute() and path.suffix not in (".json", ".jsonl", ".pt", ".safetensors") and _readable(path):
-            return path
-    program = Path(shutil.which(command[0]) or command[0])
-    try:
-        with program.open("rb") as stream:
-            return program if stream.read(2) == b"#!" else None
-    except OSError:
-        return None
+    """The file whose text is the harness: the first word after the program that names one that can be read, in a folder
+    that the command names, or a module there (after -m); else the program, if it is a script itself."""
+    folders = _folders(command)
+    for before, word in itertools.pairwise(command):
+        for folder in folders or [Path("/")]:  # an absolute word stays what it is
+            names = [f"{word.replace('.', '/')}{end}" for end in (".py", "/__main__.py")] if before == "-m" else [word]
+            for path in (folder / name for name in names):
+                if path.suffix not in _DATA and (folders or os.path.isabs(word)) and _is_text(path):
+                    return path
+    program = Path(command[0])
+    return program if program.is_absolute() and _is_text(program) else None
 
 
 def guard(command: Sequence[str], results: Sequence[str], inputs: Sequence[str], root: Path, run_dir: Path) -> Guard:
@@ -108,6 +109,11 @@ def guard(command: Sequence[str], results: Sequence[str], inputs: Sequence[str],
     return Guard(tuple(files), tuple(dict.fromkeys(left)))
 
 
+def _folders(command: Sequence[str]) -> list[Path]:
+    """Folders that the command names: `env -C FOLDER` is how a script is run from its own."""
+    return [Path(word) for word in command if os.path.isabs(word) and os.path.isdir(word)]
+
+
 def _add(files: list[Guarded], seen: set[str], path: Path, run_dir: Path) -> None:
     for item in describe(path, len(files), run_dir):
         if item.path not in seen:
@@ -119,8 +125,8 @@ def _add(files: list[Guarded], seen: set[str], path: Path, run_dir: Path) -> Non
 def _candidates(script: Path, command: Sequence[str], inputs: Sequence[str], root: Path) -> Iterator[Path]:
     """Paths that the script may write to, likeliest first; what it only reads, and what is ours, is left out."""
     kept_out = [*(Path(name) for name in inputs), *(root / name for name in _OWN), script]
-    folders = dict.fromkeys((script.parent, root))
-    for path in (*_named(script, command, tuple(folders)), *_beside(script.parent)):
+    folders = tuple(dict.fromkeys((script.parent, *_folders(command), root)))
+    for path in (*_named(script, command, folders), *_beside(script.parent)):
         if not any(path == out or out in path.parents for out in kept_out):
             yield path
 
@@ -159,8 +165,12 @@ def _writable(path: Path) -> bool:
     return os.access(path if path.exists() else path.parent, os.W_OK)
 
 
-def _readable(path: Path) -> bool:
+def _is_text(path: Path) -> bool:
+    """Whether a file can be read and is no binary; an interpreter may be a shim, a script that starts the real one."""
     try:
-        return stat.S_ISREG(path.stat().st_mode) and os.access(path, os.R_OK)
+        if not stat.S_ISREG(path.stat().st_mode) or path.name.startswith("python"):
+            return False
+        with path.open("rb") as stream:
+            return b"\0" not in stream.read(4096)
     except OSError:
         return False

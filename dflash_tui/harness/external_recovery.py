@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,16 +24,41 @@ def held(run_dir: Path) -> Iterator[None]:
         yield
 
 
-def recover(root: Path) -> tuple[str, ...]:
+@contextlib.contextmanager
+def alone(files: Sequence[Guarded], wait: Callable[[Path], None] | None) -> Iterator[bool]:
+    """The locks of the folders that hold guarded paths: a run below another root may guard the same ones. Whether one
+    had to be waited for.
+
+    `wait` hears of a folder that another run has before it is waited for; without it BlockingIOError is raised.
+    """
+    waited = False
+    with contextlib.ExitStack() as stack:
+        for folder in sorted({Path(file.path).parent for file in files}):
+            if not folder.is_dir():
+                continue
+            descriptor = stack.enter_context(turn.opened(folder))
+            try:
+                turn.lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if wait is None:
+                    raise
+                wait(folder)
+                turn.lock(descriptor)
+                waited = True
+        yield waited
+
+
+def recover(root: Path, wait: Callable[[Path], None] | None = None) -> tuple[str, ...]:
     """Put right every run below `root` that is not alive and did not end in order; a sentence for each.
 
-    Raises HarnessError after all were tried, where one could not be put right.
+    One whose folders another run guards now is waited for (`wait`, see `alone`), or left for later. Raises HarnessError
+    after all were tried, where one could not be put right.
     """
     said: list[str] = []
     failed: list[str] = []
     for path in sorted((root / rundir.RUNS).glob(f"*/{rundir.EXTERNAL}")):
         try:
-            said += [sentence] if (sentence := settle(path.parent)) else []
+            said += [sentence] if (sentence := settle(path.parent, wait)) else []
         except HarnessError as error:
             failed.append(f"{error}; what was not put back lies in {path.parent / KEPT}, see {path}")
     if failed:
@@ -41,15 +66,15 @@ def recover(root: Path) -> tuple[str, ...]:
     return tuple(said)
 
 
-def settle(run_dir: Path) -> str:
-    """Put one run right; "" when there is nothing to do, or it is alive. Raises HarnessError."""
+def settle(run_dir: Path, wait: Callable[[Path], None] | None = None) -> str:
+    """Put one run right; "" when there is nothing to do, it is alive, or its turn has not come. Raises HarnessError."""
     if not (run_dir / rundir.EXTERNAL).exists():
         return ""
     journal = rundir.read(run_dir / rundir.EXTERNAL, Journal)
     if journal.state == "restored":
         return ""
     try:
-        with held(run_dir):
+        with held(run_dir), alone(journal.files, wait):
             journal = rundir.read(run_dir / rundir.EXTERNAL, Journal)
             if journal.state == "restored":
                 return ""

@@ -20,7 +20,7 @@ QUIET_SECONDS = 900.0
 
 _PIECE = re.compile(r"\..{1,120}\.[0-9a-f]{12}\.[0-9a-f]{8}\.part", re.DOTALL)
 _TEMPORARY = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.tmp", re.DOTALL)
-_OF_A_RUN = re.compile(r"\.(?:manifest|capture|process|exit|results|audit)\.json\.\d+\.part")
+_OF_A_RUN = re.compile(r"\.(?:manifest|capture|process|exit|results|audit|external)\.json\.\d+\.part")
 _FEATURES = re.compile(r"\..{1,200}\.safetensors\.\d+\.part", re.DOTALL)
 _HARNESS = re.compile(r"harness-[0-9a-f]{64}\.pyz")
 _RECORD = ".transfer.json"

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dflash_tui.harness import rundir
-from dflash_tui.records.codec import loads
+from dflash_tui.harness.errors import HarnessError
+from dflash_tui.harness.external_guard import describe
+from dflash_tui.harness.external_paths import script_of
+from dflash_tui.records.codec import dumps, loads
+from dflash_tui.records.external import ExternalLook, ExternalLooked
 from dflash_tui.records.process import ProgressRecord
-from tests.harness.external_world import OLD, Lab, ending, journal, lab, log, process_of, until
+from tests.harness.external_world import OLD, OLD_NS, Lab, ending, journal, lab, log, process_of, until
 from tests.harness.world import harness
 
 
@@ -264,3 +273,132 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_run_below_another_root_waits_for_the_files_that_one_guards(there: Lab, tmp_path: Path) -> None:
+    gate, here = there.folder / "gate", there.folder / "here"
+    os.mkfifo(gate)
+    (tmp_path / "second").mkdir()
+    beside = replace(lab(tmp_path / "second"), folder=there.folder)
+    first = there.make(there.request("write:", f"here:{here}", f"wait:{gate}"))
+    second = beside.make(beside.request("append:", "write:fresh.json", results=("fresh.json",)))
+    one = there.begin(first)
+    until(here.exists, "the first")
+    two = beside.begin(second)
+    until(lambda: (second / "log.txt").exists() and "it is waited for" in log(second), "the other root")
+    assert not (second / "kept").exists()
+    gate.write_text("")
+    assert (one.wait(60), two.wait(60)) == (0, 0)
+    assert (second / "written" / "0-eval_results.json").read_bytes() == OLD + b"more\n"
+    assert there.is_as_before()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A folder on another file system than the runs'."""
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("word", ["write:", "append:", "replace:", "drop:", "touch:"])
+def test_on_another_file_system_the_bytes_come_back_with_time_and_mode(
+    there: Lab, elsewhere: Path, word: str
+) -> None:
+    assert elsewhere.stat().st_dev != there.root.stat().st_dev
+    far = elsewhere / "far.json"
+    far.write_bytes(OLD)
+    far.chmod(0o640)
+    os.utime(far, ns=(OLD_NS, OLD_NS))
+    run_dir = there.run(f"{word}{far}", "write:fresh.json", results=("fresh.json", os.fspath(far)))
+    found = far.stat()
+    assert (far.read_bytes(), found.st_mtime_ns, found.st_mode & 0o777) == (OLD, OLD_NS, 0o640), log(run_dir)
+    assert list(elsewhere.iterdir()) == [far]
+
+
+def test_on_another_file_system_a_hard_linked_file_is_refused(there: Lab, elsewhere: Path) -> None:
+    far = elsewhere / "far.json"
+    far.write_bytes(OLD)
+    os.link(far, elsewhere / "other.json")
+    run_dir = there.run(f"append:{far}", results=(os.fspath(far),))
+    assert "has 2 hard links and lies on another file system" in (ending(run_dir).error or "")
+    assert far.read_bytes() == OLD
+
+
+def test_what_can_be_written_and_not_put_back_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        result = folder / "out.json"
+        result.write_bytes(OLD)
+        result.chmod(0o666)
+        folder.chmod(0o555)
+        said = as_nobody(lambda: describe(result, 0, folder))
+        assert said.startswith(f"{folder}: this user may not write there, so the old bytes of out.json could not be")
+        folder.chmod(0o755)
+        result.chmod(0o000)
+        assert "could not be put back" in as_nobody(lambda: describe(result, 0, folder))
+
+
+def as_nobody(work: Callable[[], object]) -> str:
+    """The sentence that refuses some work to a user who may not do everything; whoever tests as such is that user."""
+    told, tell = os.pipe()
+    if not (child := os.fork()):
+        try:
+            if os.geteuid() == 0:
+                os.setgid(65534)
+                os.setuid(65534)
+            work()
+        except HarnessError as error:
+            os.write(tell, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    os.waitpid(child, 0)
+    with os.fdopen(told) as stream:
+        return stream.read()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "loop"])
+def test_what_is_no_file_is_refused(there: Lab, tmp_path: Path, kind: str) -> None:
+    odd = tmp_path / "odd.json"
+    os.mkfifo(odd) if kind == "fifo" else odd.symlink_to(odd)
+    error = ending(there.run("write:", results=(os.fspath(odd),))).error or ""
+    assert ("is no regular file" if kind == "fifo" else "leads back to itself") in error
+
+
+def test_a_script_that_is_run_from_its_own_folder_is_found_there(there: Lab) -> None:
+    command = ("env", "-C", os.fspath(there.folder), sys.executable, "run_eval.py", "write:eval_results.json")
+    run_dir = there.run(command=command, script="", script_sha256="")
+    (output,) = journal(run_dir).outputs
+    assert output.origin == os.fspath(there.fixed)
+    assert there.is_as_before()
+
+
+@pytest.mark.parametrize(
+    ("command", "found"),
+    [
+        (["python3", "{folder}/run_eval.py", "--x"], "{folder}/run_eval.py"),
+        (["env", "-C", "{folder}", "python3", "run_eval.py"], "{folder}/run_eval.py"),
+        (["env", "-C", "{folder}", "python3", "-m", "package"], "{folder}/package/__main__.py"),
+        (["python3", "-m", "run_eval"], ""),
+        (["python3", "{folder}/eval_results.json"], ""),
+        (["{folder}/run.sh", "--x"], "{folder}/run.sh"),
+        (["/bin/true"], ""),
+    ],
+)
+def test_the_script_in_a_command(there: Lab, command: list[str], found: str) -> None:
+    (there.folder / "package").mkdir()
+    (there.folder / "package" / "__main__.py").write_text("")
+    (there.folder / "run.sh").write_text("#!/bin/sh\n")
+    (there.folder / "run.sh").chmod(0o755)
+    words = [word.format(folder=there.folder) for word in command]
+    assert script_of(words) == (Path(found.format(folder=there.folder)) if found else None)
+
+
+def test_what_would_be_kept_safe_is_told_before_anything_is_created(there: Lab) -> None:
+    request = ExternalLook((sys.executable, os.fspath(there.script)), os.fspath(there.root))
+    said = loads(ExternalLooked, harness("external-look", stdin=dumps(request)).stdout, "answer")
+    assert said.script == os.fspath(there.script)
+    assert said.guarded == (os.fspath(there.fixed),)
+    assert said.problems == ()
+    assert list((there.root / "runs").iterdir()) == []
