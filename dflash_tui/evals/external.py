@@ -253,6 +253,11 @@ def _facts(
 def _doubts(found: Survey, looked: ExternalLooked) -> list[str]:
     said = [problem.sentence for problem in found.problems if problem.about == "checkpoint"]
     doubts = [f"{sentence}; only your script knows whether it can read it" for sentence in said]
+    if not looked.script:
+        doubts.append(
+            "which file is your script can't be told from harness.command, so only what harness.results names is kept "
+            "safe"
+        )
     if looked.unguarded:
         more = f" and {len(looked.unguarded) - 3} more" if len(looked.unguarded) > 3 else ""
         doubts.append(

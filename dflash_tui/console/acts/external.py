@@ -38,8 +38,8 @@ async def evaluate_external(
     if preset not in PRESETS:
         raise ConsoleError(f"preset: found {preset!r}, expected {' or '.join(PRESETS)}")
     config = _config(console)
-    label = "newest checkpoint" if step is None else f"step {step}"
-    async with asked(console, preset, f"{label}, by your own script") as job:
+    label = "own script" if step is None else f"own script, step {step}"
+    async with asked(console, preset, label) as job:
         return await _evaluate(console, job, config, preset, step, again)
 
 
