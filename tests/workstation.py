@@ -280,9 +280,9 @@ def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     }
 
 
-def until(true: Callable[[], object], what: str) -> None:
+def until(true: Callable[[], object], what: str, *, seconds: float = SECONDS) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)

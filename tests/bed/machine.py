@@ -83,7 +83,8 @@ def python_for_others(folder: Path, marks: Path) -> tuple[Path, Mapping[Path, Pa
     """A Python with this one's packages that any user may run, wherever this one lies; and what its machine binds.
 
     While `marks` holds the file `hold-launch`, an evaluation waits before it detaches; with `hold-evaluation`, when it
-    opens the second prompt's hidden states. `at-launch` and `at-evaluation` tell that it has come so far.
+    opens the second prompt's hidden states. `at-launch` and `at-evaluation` tell that it has come so far; `launches`
+    has a line for each evaluation that was started.
     """
     base, site = folder / "python", folder / "site"
     site.mkdir()
@@ -96,8 +97,8 @@ def python_for_others(folder: Path, marks: Path) -> tuple[Path, Mapping[Path, Pa
 
 def held(event, args):
     if event == "open" and sys.argv[1:2] == ["evaluate"] and str(args[0]).endswith("/p1.safetensors"):
-        if not os.path.exists("{marks}/hold-evaluation") or os.path.exists(sys.argv[2] + "/blocks.jsonl") is False:
-            return
+        if not os.path.exists("{marks}/hold-evaluation") or not os.path.exists(sys.argv[2] + "/blocks.jsonl"):
+            return  # it opens every prompt's at first, to read the headers
         os.close(os.open("{marks}/at-evaluation", os.O_CREAT | os.O_WRONLY))
         while os.path.exists("{marks}/hold-evaluation"):
             time.sleep(0.02)
@@ -110,7 +111,7 @@ sys.addaudithook(held)
     command.write_text(
         f"""#!/bin/sh
 case "$*" in *" evaluate "*)
-  touch {marks}/at-launch
+  touch {marks}/at-launch; echo "$*" >>{marks}/launches
   while [ -e {marks}/hold-launch ]; do sleep 0.05; done ;;
 esac
 export PYTHONPATH={paths} LD_LIBRARY_PATH={base}/lib

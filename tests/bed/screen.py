@@ -14,6 +14,8 @@ from tests.bed.bed import Bed
 from tests.sshd import need
 from tests.workstation import until
 
+_PATIENCE = 60.0
+
 
 class Screen:
     """`dflash-tui` in a tmux of its own. `start` may be called again after `kill`."""
@@ -66,7 +68,7 @@ class Screen:
 
     def _until(self, true: Callable[[], bool], what: str) -> None:
         try:
-            until(true, what)
+            until(true, what, seconds=_PATIENCE)
         except AssertionError as error:
             raise AssertionError(f"{error}:\n{self.text}") from None
 
