@@ -94,8 +94,7 @@ def new_mark() -> str:
 def announcing(argv: Sequence[str], mark: str) -> list[str]:
     """argv as a command that first tells its process id on stderr under `mark`, which `Tail` takes out again, leads a
     process group of its own, and carries the mark in its environment. There is no other way to end what sshd runs for
-    root (it refuses signals) or what outlives its launcher in a container: closing a channel doesn't end what is silent.
-    """
+    root (it refuses signals) or what outlives its launcher in a container: closing a channel ends nothing silent."""
     script = (
         'echo "dflash-pid:$1:$$" >&2; DFLASH_MARK=$1; export DFLASH_MARK; shift; '
         # The fifth word of its stat is its group. Where it leads one already, setsid would fork and not wait.
