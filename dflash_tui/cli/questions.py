@@ -38,11 +38,19 @@ class Terminal:
             said = line.strip() or default
             if said == "-" and question.optional:
                 return ""
-            if said.isdecimal() and 0 < int(said) <= len(question.offers):
-                return question.offers[int(said) - 1].value
-            if not (trouble := question.wrong(said) if said else "expected an answer"):
+            number = int(said) if said.isdecimal() and len(said) < 9 else 0
+            if 0 < number <= len(question.offers):
+                return question.offers[number - 1].value
+            if not (trouble := self._trouble(question, said)):
                 return said
             narrate(trouble)
+
+    def _trouble(self, question: Question, said: str) -> str:
+        if not said:
+            return "expected an answer"
+        if said.isdecimal() and question.offers:
+            return f"found {said}, expected a number from 1 to {len(question.offers)}"
+        return question.wrong(said)
 
     def _default(self, question: Question) -> str:
         if question.offers and question.sure:

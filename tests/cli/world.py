@@ -35,7 +35,8 @@ def desk(root: Path) -> Iterator[Desk]:
     """Everything, until the block ends; no process is left."""
     for name in ("pve", "ct129", "lab", "home", "tmp"):
         (root / name).mkdir()
-    with running_sshd(root / "pve") as pve, running_sshd(root / "ct129") as ct129:
+    path = {"PATH": f"{root}/pve:/usr/local/bin:/usr/bin:/bin"}  # `pct` is found there, as on a Proxmox host
+    with running_sshd(root / "pve", environment=path) as pve, running_sshd(root / "ct129") as ct129:
         made = Desk(root, root / "home", Pct(root / "pve").root, world(root / "lab"), pve, ct129, {})
         made.fill()
         _others(made)

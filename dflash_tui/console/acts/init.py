@@ -100,7 +100,7 @@ async def _made(
         if name:
             evaluation, found = await _evaluation(name, wishes, source, hosts, told)
     drafter = {}
-    if evaluation is not None and (config := await _drafter_config(wishes, source, found)):
+    if evaluation is not None and (config := await _drafter_config(evaluation.host, wishes, source, found)):
         drafter["config"] = config
     baselines = await _baselines(wishes, source, evaluation, found, hosts)
     return Config(path, training, evaluation, hosts.known, drafter, baselines)
@@ -249,12 +249,12 @@ async def _evaluation(
     return (EvaluationConfig(host, root, target, prompts, tuple(states), python) if python else made), found
 
 
-async def _drafter_config(wishes: Wishes, source: Source, found: FoundEvaluation) -> str:
+async def _drafter_config(host: str, wishes: Wishes, source: Source, found: FoundEvaluation) -> str:
     """Never a guess: what it says can't be seen from the weights."""
     return wishes.drafter_config or await source.answer(
         Question(
             "--drafter-config",
-            "Which config.json describes the drafter, where its checkpoints have none beside them?",
+            f"Which config.json on {host} describes the drafter, where its checkpoints have none beside them?",
             _PATH,
             _wrong_path,
             found.drafters,
