@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,3 +41,20 @@ def wide(world: Desk, quick: Any) -> Any:
 def apart(tmp_path: Path) -> Path:
     """A state folder of one test: none of the others' runs and pins are in it."""
     return tmp_path / "state"
+
+
+@pytest.fixture
+def mine(world: Desk, tmp_path: Path) -> Desk:
+    """The same hosts from a HOME that one test may spoil."""
+    home = tmp_path / "home"
+    shutil.copytree(world.home, home)
+    return replace(world, home=home)
+
+
+@pytest.fixture
+def spoiled(world: Desk) -> Iterator[Path]:
+    """A folder in the container that one test may fill; gone afterwards. Its name there is /data/spoiled."""
+    folder = world.container / "data" / "spoiled"
+    folder.mkdir()
+    yield folder
+    shutil.rmtree(folder)

@@ -188,8 +188,8 @@ def certified(tmp_path: Path) -> Iterator[tuple[Sshd, str]]:
     """A server whose host key has a certificate, and the authority's public key."""
     with running_sshd(tmp_path) as server:
         authority = _public(tmp_path, "ed25519")
-        sign = ["ssh-keygen", "-q", "-s", tmp_path / "other_ed25519", "-I", "lab", "-h", "-n", "127.0.0.1"]
-        subprocess.run([*sign, tmp_path / "host_key.pub"], check=True, capture_output=True)
+        sign = ["ssh-keygen", "-q", "-s", f"{tmp_path}/other_ed25519", "-I", "lab", "-h", "-n", "127.0.0.1"]
+        subprocess.run([*sign, f"{tmp_path}/host_key.pub"], check=True, capture_output=True)
         server.stop()
         with (tmp_path / "sshd_config").open("a") as config:
             config.write(f"HostCertificate {tmp_path}/host_key-cert.pub\n")

@@ -19,6 +19,7 @@ from dflash_tui.console.session import Session
 from dflash_tui.hosts.base import KeyOffer
 from dflash_tui.results.store import Store
 from dflash_tui.tui.app import DflashApp
+from dflash_tui.tui.lines import line
 from dflash_tui.tui.screens.trust import TrustKey, grouped, question_lines
 from dflash_tui.tui.start import make_app
 from tests.sshd import Sshd, running_sshd
@@ -59,8 +60,8 @@ def test_the_question(size: tuple[int, int], snap_compare: Callable[..., bool]) 
 @pytest.mark.parametrize("width", [68, 50])
 def test_the_question_says_everything_at_any_width(offer: KeyOffer, width: int) -> None:
     lines = question_lines(offer, width)
-    text = "".join(line.plain for line in lines).replace(" ", "")
-    assert all(line.width <= width for line in lines)
+    text = "".join(item.plain for item in lines).replace(" ", "")
+    assert all(item.width <= width for item in lines)
     for part in (offer.via or offer.name, offer.address, offer.key_type, FINGERPRINT, offer.file):
         assert part in text
     assert ("ecdsa" if offer is JUMP else "ed25519") + "_key.pub" in text
@@ -68,7 +69,7 @@ def test_the_question_says_everything_at_any_width(offer: KeyOffer, width: int) 
 
 
 def test_groups_of_a_fingerprint_leave_no_gap() -> None:
-    assert "".join(part if isinstance(part, str) else part[0] for part in grouped(FINGERPRINT)) == FINGERPRINT  # type: ignore[misc]
+    assert line(*grouped(FINGERPRINT)).plain == FINGERPRINT
 
 
 @pytest.mark.parametrize(("key", "yes"), [("y", True), ("n", False), ("escape", False)])
@@ -188,9 +189,9 @@ async def test_after_no_the_panel_says_what_is_needed_and_nothing_is_asked_again
         await _until(pilot, lambda: isinstance(app.screen, TrustKey))
         await pilot.press("n")
         await _until(pilot, lambda: app.newest.hosts.get("lab") and app.newest.hosts["lab"].link == "lost")
-        line = app.newest.hosts["lab"]
-        assert "run `dflash-tui trust lab --fingerprint SHA256:" in line.reason
-        assert line.retry_at is None
+        lost = app.newest.hosts["lab"]
+        assert "run `dflash-tui trust lab --fingerprint SHA256:" in lost.reason
+        assert lost.retry_at is None
         await pilot.press("R")
         await pilot.pause(0.5)
         assert not isinstance(app.screen, TrustKey)
