@@ -21,7 +21,7 @@ from dflash_tui.harness.external_guard import mark, put_aside, sha256
 from dflash_tui.harness.external_output import MOST_KEPT, Bars, Mark, Stream
 from dflash_tui.harness.external_outputs import outputs
 from dflash_tui.harness.external_paths import WORK, Guard, guard
-from dflash_tui.harness.external_recovery import alone, held, recover, restore
+from dflash_tui.harness.external_recovery import alone, held, recover, restore, written
 from dflash_tui.harness.rundir import Progress
 from dflash_tui.records.external import JOURNAL_VERSION, ExternalRequest, Journal
 from dflash_tui.records.facts import Fact, Source
@@ -64,7 +64,7 @@ def external(run_dir: Path) -> None:
         if status != 0:
             raise HarnessError(_failure(request, status, last))
         found = outputs(run_dir, request, [file for file in journal.files if (run_dir / file.written).is_file()])
-        rundir.write(run_dir / rundir.EXTERNAL, replace(journal, outputs=found))
+        written(run_dir, replace(journal, outputs=found))
         rundir.say(run_dir, f"finished: results in {', '.join(output.name for output in found)}")
 
 
@@ -78,18 +78,17 @@ def _guarded_run(run_dir: Path, request: ExternalRequest, guarded: Guard) -> tup
     left = {path: mark(Path(path)) for path in guarded.left}
     for path in left:
         rundir.say(run_dir, f"{path}: is not kept safe, too many or too large; name what is written in harness.results")
-    journal = Journal(JOURNAL_VERSION, os.fspath(run_dir), "saving", guarded.files)
-    rundir.write(run_dir / rundir.EXTERNAL, journal)
+    journal = written(run_dir, Journal(JOURNAL_VERSION, os.fspath(run_dir), "saving", guarded.files))
     try:
         journal = replace(journal, files=tuple(put_aside(run_dir, file) for file in journal.files))
         with Child(run_dir, request.command, run_dir / WORK, request.environment) as child:
-            journal = replace(journal, state="guarding", child=child.record())
-            rundir.write(run_dir / rundir.EXTERNAL, journal)
+            journal = written(run_dir, replace(journal, state="guarding", child=child.record()))
             rundir.say(run_dir, f"{len(journal.files)} paths are kept safe; the script begins: {_said(request)}")
             child.open()
             status, last = _watch(run_dir, request, child)
     finally:
         with _undisturbed():
+            end_all(run_dir)  # a second signal may have come before the script had ended
             journal, _ = restore(run_dir, journal)
             for path, was in left.items():
                 if not Path(path).exists() or mark(Path(path)) != was:

@@ -22,7 +22,7 @@ from dflash_tui.records.process import ProcessRecord
 MARK = "DFLASH_TUI_RUN"
 """In the environment of everything that the script starts: its run directory."""
 
-TERM_SECONDS = 10.0
+TERM_SECONDS = 5.0
 KILL_SECONDS = 30.0
 NOT_RUN = 127
 
@@ -98,6 +98,8 @@ class Child:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         os.close(self._opened)
         end_all(self._run_dir, self._process)
+        with contextlib.suppress(OSError):  # none is left, but for those that took the mark out of their environment
+            os.killpg(self._process.pid, signal.SIGKILL)
         for pipe in self.pipes:
             pipe.close()
 

@@ -16,7 +16,6 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -99,7 +98,7 @@ def put_aside(run_dir: Path, file: Guarded) -> Guarded:
         else:
             _copy(path, kept.with_name(f".{kept.name}.part"), file)
             os.replace(kept.with_name(f".{kept.name}.part"), kept)
-        _sync(kept.parent)
+        sync(kept.parent)
         if sha256(kept) != file.sha256:
             raise HarnessError(f"{path}: changed while it was put aside; something else writes to it, try again")
         return replace(file, mark=mark(path))
@@ -141,7 +140,7 @@ def _file_back(run_dir: Path, file: Guarded, begun: bool) -> Back:
         else:
             _copy(kept, part, file)
         os.replace(part, path)
-        _sync(path.parent)
+        sync(path.parent)
     said = [f"{path}: what the script wrote there lies in {run_dir / file.written}"] if moved else []
     if sha256(path) == file.sha256:
         said += [f"{path}: is as it was before, sha256 {file.sha256[:16]}"] if touched else []
@@ -219,6 +218,15 @@ def copied(source: Path, target: Path) -> None:
         os.fsync(writer.fileno())
 
 
+def sync(folder: Path) -> None:
+    """The names in a folder, on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _take(run_dir: Path, path: Path, name: str) -> bool:
     """What lies at `path`, by its content, as `name` in the run; false for a link to nothing. The path may keep it."""
     written = run_dir / name
@@ -235,7 +243,7 @@ def _take(run_dir: Path, path: Path, name: str) -> bool:
         return False
     copied(path, part)
     os.replace(part, written)
-    _sync(written.parent)
+    sync(written.parent)
     return True
 
 
@@ -286,26 +294,7 @@ def _lstat(path: Path) -> os.stat_result | None:
         return None
 
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _sync_nearest(folder: Path) -> None:
     while not folder.is_dir():
         folder = folder.parent
-    _sync(folder)
-
-
-def told(files: Iterator[Back], say: Callable[[str], None]) -> list[Guarded]:
-    """Say what became of each; those that the script had written to."""
-    found = []
-    for back in files:
-        for sentence in back.sentences:
-            say(sentence)
-        if back.moved:
-            found.append(back.file)
-    return found
+    sync(folder)

@@ -11,7 +11,7 @@ from pathlib import Path
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.external_child import end_all
-from dflash_tui.harness.external_guard import KEPT, put_back
+from dflash_tui.harness.external_guard import KEPT, put_back, sync
 from dflash_tui.records.external import Guarded, Journal
 
 
@@ -109,6 +109,11 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
         moved += [file] if back.moved else []
     if failed:
         raise HarnessError("; ".join(failed))
-    journal = replace(journal, state="restored")
+    return written(run_dir, replace(journal, state="restored")), moved[::-1]
+
+
+def written(run_dir: Path, journal: Journal) -> Journal:
+    """The journal, once it is on the disk."""
     rundir.write(run_dir / rundir.EXTERNAL, journal)
-    return journal, moved[::-1]
+    sync(run_dir)
+    return journal

@@ -402,3 +402,27 @@ def test_what_would_be_kept_safe_is_told_before_anything_is_created(there: Lab) 
     assert said.guarded == (os.fspath(there.fixed),)
     assert said.problems == ()
     assert list((there.root / "runs").iterdir()) == []
+
+
+def test_a_second_signal_costs_nothing(there: Lab) -> None:
+    gate, here = there.folder / "gate", there.folder / "here"
+    os.mkfifo(gate)
+    stubborn = there.folder / "stubborn.py"
+    stubborn.write_text(
+        "import signal, sys, pathlib\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"pathlib.Path({os.fspath(there.fixed)!r}).write_text('x')\n"
+        f"pathlib.Path({os.fspath(here)!r}).touch()\n"
+        f"open({os.fspath(gate)!r}).read()\n"
+    )
+    run_dir = there.make(there.request(command=(sys.executable, os.fspath(stubborn)), script=""))
+    running = there.begin(run_dir)
+    until(here.exists, "the script")
+    for _ in range(3):
+        running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 130
+    child = journal(run_dir).child
+    assert child is not None
+    assert not _alive(child.pid)
+    stubborn.unlink()
+    assert there.is_as_before()
