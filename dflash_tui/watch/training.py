@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostKeyRefused, HostUnreachable, ReadShort
+from dflash_tui.hosts.shell import ShellHost, asked_together
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact
 from dflash_tui.watch.arguments import Arguments, read_arguments, training_facts
@@ -78,18 +79,19 @@ async def read_once(
 ) -> Snapshot:
     """Look once: the log's tail, the saved checkpoints, the arguments, the host's clock. Raises HostUnreachable and
     HostKeyRefused; what is only missing or refused is said in the snapshot."""
-    host_clock = await read_clock(host, clock)
-    progress, log_problem = await _read_tail(host, log_path, host_clock, clock)
-    lister = lister or CheckpointLister(host, checkpoints_root, clock=clock)
     checkpoints: tuple[SavedCheckpoint, ...] = ()
     checkpoints_problem = ""
-    try:
-        checkpoints = await lister.look(host_clock)
-    except HostUnreachable:
-        raise
-    except HostError as error:
-        checkpoints_problem = str(error)
-    arguments = await read_arguments(host, args_path)
+    async with asked_together(host) as asked:
+        host_clock = await read_clock(asked, clock)
+        progress, log_problem = await _read_tail(asked, log_path, host_clock, clock)
+        lister = lister or CheckpointLister(asked, checkpoints_root, clock=clock)
+        try:
+            checkpoints = await lister.look(host_clock)
+        except HostUnreachable:
+            raise
+        except HostError as error:
+            checkpoints_problem = str(error)
+        arguments = await read_arguments(asked, args_path)
     facts = training_facts(host.name, log_path, progress, checkpoints, arguments, now=clock())
     return Snapshot(progress, checkpoints, facts, host_clock, arguments, log_problem, checkpoints_problem)
 
@@ -126,13 +128,13 @@ class TrainingWatch:
         machine_interval: float = MACHINE_INTERVAL,
         clock: Clock = time.time,
     ) -> None:
-        self._host = host
+        self._host = ShellHost(host) if host.dear else host
         self._log_path, self._checkpoints_root = log_path, checkpoints_root
         self._clock = clock
         self._listing_interval = listing_interval
         self._machine_interval = machine_interval
         self._log = _Log(clock)
-        self.lister = CheckpointLister(host, checkpoints_root, clock=clock)
+        self.lister = CheckpointLister(self._host, checkpoints_root, clock=clock)
         self._pace = pace or Pace()
         self._changed = asyncio.Event()
         self._look_at_checkpoints = asyncio.Event()
@@ -155,6 +157,8 @@ class TrainingWatch:
             for task in (following, *others):
                 task.cancel()
             await asyncio.gather(following, *others, return_exceptions=True)
+            if isinstance(self._host, ShellHost):
+                await self._host.close()
 
     def _deliver(self, item: Followed, emit: Callable[[WatchEvent], None]) -> None:
         match item:
