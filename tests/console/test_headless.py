@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from dflash_tui.cli import build_parser
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import headless
 from dflash_tui.results.errors import ResultError
 from tests.console.world import Bench, bench
 
-EVAL = Namespace(preset="quick", step=None, block_size=0, again=False, against=None)
+EVAL = build_parser().parse_args(["eval"])
 
 
 @pytest.fixture

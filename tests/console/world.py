@@ -71,8 +71,8 @@ def bench(root: Path, **evaluation: object) -> Bench:
         hosts={},
         drafter={"config": str(lab.case.folder / "config.json")},
         baselines=(
-            BaselineConfig("previous", str(STORY / "eval_results.json"), "lab"),
-            BaselineConfig("z-lab", str(root / "no-such-file.json"), "lab"),
+            BaselineConfig("previous", str(STORY / "eval_results.json"), host="lab"),
+            BaselineConfig("z-lab", str(root / "no-such-file.json"), host="lab"),
         ),
     )
     told: list[happened.Event] = []
