@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dflash_tui.config import Config
 from dflash_tui.hosts.address import SshAddress, parse_target
 from dflash_tui.hosts.asking import Asker, AskingHost
 from dflash_tui.hosts.base import Host, HostError
 from dflash_tui.hosts.container import ContainerHost
+from dflash_tui.hosts.gate import GateHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
 
@@ -38,7 +40,16 @@ def _make(config: Config, name: str, hosts: dict[str, Host]) -> Host:
         return hosts[name]
     item = config.hosts[name]
     if item.container:
-        hosts[name] = ContainerHost(_make(config, item.via, hosts), item.container, name)
+        inner = _make(config, item.via, hosts)
+        hosts[name] = ContainerHost(inner, item.container, name, attached=item.attached)
+    elif item.jump_only:
+        hosts[name] = GateHost(name)
     else:
-        hosts[name] = SshHost(name, parse_target(item.ssh or name))
+        hosts[name] = SshHost(name, _address(config, name))
     return hosts[name]
+
+
+def _address(config: Config, name: str) -> SshAddress:
+    """Where a host is, and the way there through the hosts that it is behind."""
+    item = config.hosts[name]
+    return replace(parse_target(item.ssh or name), jump=_address(config, item.jump) if item.jump else None)

@@ -19,7 +19,8 @@ class SshAddress:
     `port` and `username` None: what the configuration says, else 22 and the local user. `config`: () is the user's own
     `~/.ssh/config`, None is no configuration at all, otherwise those files. `client_keys` and `known_hosts` are
     asyncssh objects that replace the user's files (None: the user's files; checking is never turned off).
-    `agent` False keeps the SSH agent out.
+    `agent` False keeps the SSH agent out. `jump` is a host that the connection goes through as forwarded TCP, with a
+    login and a host key of its own, maybe behind one itself; it stands instead of a ProxyJump of the configuration.
     """
 
     host: str
@@ -29,6 +30,7 @@ class SshAddress:
     client_keys: object = None
     known_hosts: object = None
     agent: bool = True
+    jump: SshAddress | None = None
 
 
 def parse_target(text: str) -> SshAddress:

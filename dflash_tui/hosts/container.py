@@ -39,11 +39,6 @@ class ContainerHost:
         self.detaches = self._prefix.detaches and inner.detaches and not attached
         self._left: dict[str, int] = {}
 
-    @property
-    def launcher(self) -> str:
-        """The launcher's name, as `srun`."""
-        return self._prefix.tool
-
     async def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 60.0, check: bool = True
     ) -> Completed:

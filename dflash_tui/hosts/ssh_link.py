@@ -76,7 +76,9 @@ async def _connect(
         options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address))
         if options.tunnel and not isinstance(options.tunnel, str):
             raise HostError(f"{name}: the ProxyJump of {address.host} is not understood: {options.tunnel!r}")
-    if not made:
+    if address.jump is not None:
+        await _connect(name, address.jump, made, (*on_the_way, ""))
+    elif not made:
         # The first jump of a list may be behind jumps of its own; the others are reached through the one before.
         for jump in map(parse_target, options.tunnel.split(",") if options.tunnel else ()):
             # `Host *` with a ProxyJump means every host but the jump itself.
