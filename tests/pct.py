@@ -18,7 +18,7 @@ LOCK_SECONDS = 10.0
 """How long the real one waits for a container's config lock."""
 
 _SCRIPT = '''#!@PYTHON@ -IS
-import errno, fcntl, os, shutil, signal, sys, time
+import errno, fcntl, os, signal, sys, time
 
 ROOT, LOCK_SECONDS = "@ROOT@", @LOCK_SECONDS@
 DIED = 255  # a Perl `die` without an errno
@@ -117,29 +117,27 @@ def locked(vmid):
             return file
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise OSError("trying to acquire lock...\\ncan't lock file '%s' - got timeout" % path)
+                die("trying to acquire lock...\\ncan't lock file '%s' - got timeout" % path)
             time.sleep(0.02)
 
 
 def pull(vmid, state, words):
-    """A worker task: what goes wrong in it is told on stderr, and nowhere else."""
+    """The copy is a worker task: what goes wrong in it is told on stderr, and nowhere else."""
     if len(words) != 2:
         die("400 not enough arguments\\n" + USAGE)
     source, destination = words
+    lock = locked(vmid)
+    if state != "running":
+        die("can only pull files from a running VM")
     try:
-        lock = locked(vmid)
-        if state != "running":
-            raise OSError("can only pull files from a running VM")
-        with open(destination, "wb", buffering=0) as out:
-            with open(ROOT + os.path.normpath("/" + source), "rb") as file:
-                try:
-                    shutil.copyfileobj(file, out)
-                except OSError:
-                    pass  # as File::Copy's result is not looked at
-        lock.close()
+        with open(destination, "wb", buffering=0) as out, open(ROOT + os.path.normpath("/" + source), "rb") as file:
+            while data := file.read(1 << 16):
+                if out.write(data) != len(data):
+                    break  # File::Copy gives up, and nobody looks at its result
     except OSError as error:
-        said = "failed to open %s: %s" % (error.filename, error.strerror) if error.filename else str(error)
-        sys.stderr.write(said + "\\n")
+        if error.filename:
+            sys.stderr.write("failed to open %s: %s\\n" % (error.filename, error.strerror))
+    lock.close()
 
 
 def main(words):

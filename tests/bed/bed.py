@@ -161,6 +161,7 @@ def _standing(root: Path, net: Network) -> Iterator[Bed]:
     path = f"{root}/pve1:/usr/sbin:/usr/bin:/sbin:/bin"
     hypervisor = User("root", 0, root / "pve1" / "home")
     pve1 = Machine(net, "pve1", inner.address, root / "pve1", hypervisor, environment={"PATH": path})
+    binds = {**binds, root / "lab": Path("/srv")}  # its files have names there that a person would give them
     ct129 = Machine(net, "ct129", evaluation_link.address, root / "ct129", evaluator, binds=binds)
     made = Bed(root, root / "home", pct.root, world(root / "lab"), net, gate, pve1, ct129, pct, training_link,
                evaluation_link, root / "marks", python)  # fmt: skip

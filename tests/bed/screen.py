@@ -55,10 +55,15 @@ class Screen:
         self._until(there, f"{words} on the screen")
         return shown
 
+    @property
+    def stands(self) -> bool:
+        """Whether the app still runs."""
+        return os.path.exists(f"/proc/{self._pid}")
+
     def kill(self) -> None:
         """SIGKILL: nothing of the app has time for anything."""
         os.kill(self._pid, signal.SIGKILL)
-        self._until(lambda: not os.path.exists(f"/proc/{self._pid}"), "the end of the app")
+        self._until(lambda: not self.stands, "the end of the app")
         self.close()
 
     def close(self) -> None:
