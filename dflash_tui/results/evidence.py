@@ -133,6 +133,11 @@ def by_text(evaluation: Evaluation, prompts: Iterable[str]) -> tuple[tuple[str, 
     return tuple(map(tuple, groups.values()))
 
 
+def by_script(evaluation: Evaluation) -> bool:
+    """Whether a script of the user's own measured it: what it did with prompts and engine only the script knows."""
+    return (evaluation.harness or "").startswith("external:")
+
+
 def same_checkpoint(one: Evaluation, other: Evaluation) -> bool:
     """Both are known to be of the same weights: by hash where both record one, else by the checkpoint's name."""
     if one.weights_id is not None and other.weights_id is not None:

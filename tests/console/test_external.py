@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -18,7 +19,7 @@ import pytest
 
 from dflash_tui.config import HarnessConfig
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import reattach
+from dflash_tui.console.acts import kept, reattach
 from dflash_tui.console.acts.external import evaluate_external
 from dflash_tui.console.acts.shown import pin_shown
 from dflash_tui.console.acts.stop import stop_run
@@ -37,7 +38,6 @@ from dflash_tui.results.store import Store
 from tests.cases import known
 from tests.console.world import Bench, bench
 from tests.harness.external_world import OLD, SCRIPT
-
 
 
 @dataclass
@@ -205,6 +205,9 @@ async def test_a_failed_script_is_told_with_its_last_line(own: Own) -> None:
         await evaluate_external(own.uses("half:", "err:out of memory", "end:3"))
     assert own.fixed.read_bytes() == OLD
     assert own.bench.console.state.evaluation.state == "failed"
+    listed = kept.runs(own.bench.console.store, argparse.Namespace())
+    assert [(line.state, line.blocks) for line in listed.runs] == [("failed", 0)]
+    assert listed.problems == ()
 
 
 async def test_a_result_of_no_known_shape_is_told_and_kept(own: Own) -> None:

@@ -12,6 +12,12 @@ def find(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
     mine, other = current.harness, previous.harness
     if mine is None or other is None or mine == other:
         return ()
-    sentence = f"Different harnesses made the two results: {mine[:12]} the current, {other[:12]} the previous."
+    sentence = f"Different harnesses made the two results: {_short(mine)} the current, {_short(other)} the previous."
     sources = (Source("", current.path, "harness"), Source("", previous.path, "harness"))
     return (Finding("HARNESS_DIFFERS", "warn", sentence, (mine, other), sources),)
+
+
+def _short(harness: str) -> str:
+    """As many digits as tell it apart; a script of the user's own says that it is one."""
+    kind, colon, digits = harness.rpartition(":")
+    return f"{kind}{colon}{digits[:12]}"

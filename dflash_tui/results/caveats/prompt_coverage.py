@@ -15,9 +15,11 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     if asked is None or measured is None or measured >= asked:
         return ()
     absent, short = _left_out(evaluation)
+    script = evidence.by_script(evaluation)
+    why_absent = "left out by the script:" if script else "no usable hidden states for"
     reasons = [
         f"{why} {_listed(prompts)}"
-        for why, prompts in (("no usable hidden states for", absent), ("too short a completion for a block:", short))
+        for why, prompts in ((why_absent, absent), ("too short a completion for a block:", short))
         if prompts
     ]
     because = f" ({'; '.join(reasons)})" if reasons else ""
@@ -26,7 +28,7 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         evidence.source(evaluation, "prompts.asked", "prompts asked"),
         evidence.source(evaluation, "prompts.present", "prompts measured"),
     )
-    remedy = "capture" if absent or not short else None  # what is captured again is as short
+    remedy = "capture" if not script and (absent or not short) else None  # what is captured again is as short
     return (Finding("PARTIAL_PROMPT_COVERAGE", "warn", sentence, (f"{measured}/{asked}",), sources, remedy),)
 
 

@@ -18,5 +18,6 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     noun = "prompt" if prompts == 1 else "prompts"
     sentence = f"{prompts} distinct {noun}, fewer than {ENOUGH}: intervals are wide by design."
     sources = (Source("", evaluation.path, "prompts measured"),)
-    remedy = "capture" if prompts < (evidence.asked_count(evaluation) or 0) else None
+    more = not evidence.by_script(evaluation) and prompts < (evidence.asked_count(evaluation) or 0)
+    remedy = "capture" if more else None
     return (Finding("SMALL_N", "warn", sentence, (prompts,), sources, remedy),)
