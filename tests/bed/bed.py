@@ -168,8 +168,8 @@ def _standing(root: Path, net: Network) -> Iterator[Bed]:
     made.fill()
     made.write_config()
     write_ssh(made.home, [_login("gate", gate), _login("pve1", pve1, ProxyJump="gate"), _login("ct129", ct129)])
-    for path in made.lab.root.rglob("*.safetensors"):
-        path.chmod(0o644)  # its writer lets nobody else read
+    for weights in made.lab.root.rglob("*.safetensors"):
+        weights.chmod(0o644)  # its writer lets nobody else read
     for folder in (made.evaluations, made.lab.hidden_states, made.marks, evaluator.home):
         _give(folder, evaluator)
     servers = (gate, pve1, ct129)
