@@ -133,3 +133,25 @@ def test_a_host_that_may_only_be_hopped_through_is_no_place_to_work(world: Desk)
 def test_a_mistake_in_the_config(world: Desk) -> None:
     found = check(world, world.other_config("typo.toml", evaluation={"blok_size": 3}))
     assert "evaluation.blok_size: unknown key; did you mean 'block_size'?" in found.only("config", "config")
+
+
+def test_a_gate_is_only_hopped_through_and_what_lies_behind_a_closed_one_is_not_tried(world: Desk) -> None:
+    pve1 = {"ssh": "pve1", "jump": "gate"}
+    gate = {"ssh": "ct129", "jump_only": True}
+    found = check(world, world.other_config("gate.toml", hosts__gate=gate, hosts__pve1=pve1))
+    assert found.code == 0, found.failures
+    assert f"by way of 127.0.0.1:{world.ct129.port}" in found.sentence("hosts", "pve1")
+    names = [name for group, name in found.places("ok") if group == "hosts"]
+    assert "gate" in names
+    assert "gate clock" not in names
+    gate["ssh"] = "root@127.0.0.1:1"
+    found = check(world, world.other_config("gate.toml", hosts__gate=gate, hosts__pve1=pve1))
+    assert "Connection refused" in found.only("hosts", "gate")
+    assert found.sentence("hosts", "pve1") == found.sentence("training", "log") == "not tried: gate can't be reached"
+
+
+def test_what_ends_with_its_launcher_is_a_warning(world: Desk) -> None:
+    hosts = {"hosts__box": {"via": "ct129", "container": ["env"], "attached": True}}
+    found = check(world, world.other_config("held.toml", evaluation={"host": "box"}, **hosts))
+    assert ("evaluation", "detached work") in found.places("warn"), found.failures
+    assert "an evaluation is held open" in found.sentence("evaluation", "detached work")
