@@ -27,12 +27,14 @@ def make_hosts(config: Config, asker: Asker | None = None) -> Mapping[str, Host]
 
 
 def ssh_address(config: Config, name: str) -> SshAddress:
-    """How the host `name`, or the one that a container's launcher runs on, is reached over SSH. Raises HostError for
-    this machine itself."""
+    """How the host `name`, or the one that a container's launcher runs on, is reached over SSH, through the hosts that
+    it is behind. Raises HostError for this machine itself."""
     item = config.hosts.get(name)
     if item is None:
         raise HostError(f"{name} is this machine itself; no key stands between")
-    return ssh_address(config, item.via) if item.container else parse_target(item.ssh or name)
+    if item.container:
+        return ssh_address(config, item.via)
+    return replace(parse_target(item.ssh or name), jump=ssh_address(config, item.jump) if item.jump else None)
 
 
 def _make(config: Config, name: str, hosts: dict[str, Host]) -> Host:
@@ -45,11 +47,5 @@ def _make(config: Config, name: str, hosts: dict[str, Host]) -> Host:
     elif item.jump_only:
         hosts[name] = GateHost(name)
     else:
-        hosts[name] = SshHost(name, _address(config, name))
+        hosts[name] = SshHost(name, ssh_address(config, name))
     return hosts[name]
-
-
-def _address(config: Config, name: str) -> SshAddress:
-    """Where a host is, and the way there through the hosts that it is behind."""
-    item = config.hosts[name]
-    return replace(parse_target(item.ssh or name), jump=_address(config, item.jump) if item.jump else None)

@@ -10,8 +10,8 @@ from dflash_tui.hosts.running import command_text
 
 
 class GateHost:
-    """A `Host` that refuses everything. Connections to other hosts go through it (`SshAddress.jump`) as forwarded TCP: no
-    session, no file and no agent on it."""
+    """A `Host` that refuses everything. Connections to other hosts go through it (`SshAddress.jump`) as forwarded TCP:
+    no session, no file and no agent on it."""
 
     detaches = False
     dear = False

@@ -28,8 +28,9 @@ class Probe:
     sftp: bool
 
 
-async def probe(name: str, address: SshAddress) -> Probe:
-    """Connect, look, and close again. No command is run. Raises HostError."""
+async def probe(name: str, address: SshAddress, *, jump_only: bool = False) -> Probe:
+    """Connect, look, and close again. No command is run; on a `jump_only` host no session is asked for, not even SFTP's.
+    Raises HostError."""
     began = time.monotonic()
     connections = await connect(name, address)
     try:
@@ -43,7 +44,7 @@ async def probe(name: str, address: SshAddress) -> Probe:
             jumps=tuple(_place(jump) for jump in connections[:-1]),
             server=str(last.get_extra_info("server_version", "")).removeprefix("SSH-2.0-"),
             key=f"{key.get_algorithm()} {key.get_fingerprint()}" if key is not None else "",
-            sftp=await _offers_sftp(last),
+            sftp=not jump_only and await _offers_sftp(last),
         )
     finally:
         await disconnect(connections)

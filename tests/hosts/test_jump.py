@@ -18,6 +18,7 @@ from dflash_tui.console.links import make_hosts
 from dflash_tui.hosts.address import SshAddress
 from dflash_tui.hosts.base import HostKeyUnknown, HostUnreachable, JumpOnly, LoginRefused
 from dflash_tui.hosts.gate import GateHost
+from dflash_tui.hosts.probe import probe
 from dflash_tui.hosts.ssh import SshHost
 from tests.cases import case_root
 from tests.sshd import Sshd, running_sshd
@@ -80,6 +81,12 @@ async def test_a_gate_sees_forwarded_tcp_and_nothing_else(gates: tuple[Gate, Gat
     await used(host, behind.folder)
     await host.close()
     assert gates[0].asked == {"direct-tcpip"}
+
+
+async def test_a_gate_that_is_checked_sees_no_session(gates: tuple[Gate, Gate]) -> None:
+    found = await probe("gate", gates[0].address, jump_only=True)
+    assert (found.user, found.sftp) == (getpass.getuser(), False)
+    assert gates[0].asked == set()
 
 
 async def test_the_gate_s_log_would_tell_of_a_session(gates: tuple[Gate, Gate]) -> None:

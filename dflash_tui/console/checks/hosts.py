@@ -97,7 +97,7 @@ async def _probed(name: str, config: Config, asker: Asker | None) -> Probe:
     seen: set[str] = set()
     while True:
         try:
-            return await probe(name, ssh_address(config, name))
+            return await probe(name, ssh_address(config, name), jump_only=config.hosts[name].jump_only)
         except HostKeyUnknown as error:
             line = error.offer.line
             if asker is None or line in seen or not await asker.accepted(error.offer):
