@@ -1,4 +1,4 @@
-"""The demo as a face sees it: a world, a console over it, the baseline drafter first, then the checkpoints."""
+"""The demo as a face sees it: a world, a console over it, checkpoints evaluated beside the published baseline."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from types import TracebackType
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.capture import capture
-from dflash_tui.console.acts.carry import Evaluated
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.fetch import snapshot_of
-from dflash_tui.console.acts.shown import show
 from dflash_tui.console.answers import DemoAnswer, entry
 from dflash_tui.console.console import Console
 from dflash_tui.console.narration import narrator
 from dflash_tui.demo.errors import DemoError
-from dflash_tui.demo.world import DemoWorld
+from dflash_tui.demo.world import PUBLISHED, DemoWorld
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import Evaluation
+from dflash_tui.results.baselines import beside
 from dflash_tui.results.caveats import caveats_of, caveats_of_pair, merged
 from dflash_tui.results.compare import compare
 from dflash_tui.results.store import Store
 
-BASELINE = "baseline"
 CHECKPOINTS = 3  # evaluated at least
 PASSED = 2.5  # top-1 streak at which there is nothing more to show
 LOOK_SECONDS = 1.0
@@ -51,10 +49,9 @@ class DemoSession:
         return self.console
 
     async def connect(self) -> Console:
-        """`open` for the app: the console watches, and the baseline drafter is evaluated and pinned first."""
+        """`open` for the app: the console watches."""
         console = await self.open()
         await console.start()
-        console.do(baseline_first(console, self.world), "baseline")
         return console
 
     async def close(self) -> None:
@@ -71,23 +68,16 @@ class DemoSession:
         await self.close()
 
 
-async def baseline_first(console: Console, world: DemoWorld) -> Evaluated:
-    """Evaluate the shipped drafter by the same act on the same anchors, and pin it."""
-    done = await evaluate(console, preset="full", model=world.baseline, label="baseline drafter")
-    console.store.pins.pin(BASELINE, Path(done.evaluation.path))
-    show(console, done.evaluation)
-    return done
-
-
 async def run_headless(say: Callable[[str], None], *, block_size: int = 0, all_prompts: bool = False) -> DemoAnswer:
-    """The main job without a screen: the baseline, then each newest checkpoint while the training runs, until the
-    drafter has clearly learnt something. Raises DemoError when the trainer fails, and whatever an act raises."""
+    """The main job without a screen: each newest checkpoint while the training runs, until the drafter has clearly
+    learnt something; in the job of the first, the baseline on the same anchors. Raises DemoError when the trainer fails
+    or there is no baseline, and whatever an act raises."""
     async with DemoSession(block_size=block_size, told=narrator(say)) as session:
         console, world = session.console, session.world
         assert console is not None
         if all_prompts:
             await capture(console)
-        baseline = (await baseline_first(console, world)).evaluation
+        console.emit(happened.Noticed("info", f"{world.config.training.name} trains; waiting for its first checkpoint"))
         checkpoints: list[Evaluation] = []
         while True:
             seen = checkpoints[-1].step if checkpoints else None
@@ -96,6 +86,9 @@ async def run_headless(say: Callable[[str], None], *, block_size: int = 0, all_p
             checkpoints.append((await evaluate(console, preset="full")).evaluation)
             if len(checkpoints) >= CHECKPOINTS and checkpoints[-1].pooled.streak["top1"] >= PASSED:
                 break
+        baseline = beside(console.store, PUBLISHED, checkpoints[-1]) if checkpoints else None
+        if baseline is None:
+            raise DemoError("no checkpoint was evaluated beside the baseline; what was said above says why")
         return DemoAnswer(
             baseline=entry(baseline, caveats_of(baseline)),
             checkpoints=tuple(entry(item, _caveats(item, baseline)) for item in checkpoints),

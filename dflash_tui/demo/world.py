@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from dflash_tui.config import Config, EvaluationConfig, HostConfig, TrainingConfig
+from dflash_tui.config import BaselineConfig, Config, EvaluationConfig, HostConfig, TrainingConfig
 from dflash_tui.demo import reaper
 from dflash_tui.demo.changes import CHANGES
 from dflash_tui.demo.commands import Side, short
@@ -31,6 +31,8 @@ from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.ssh import SshHost
 
 TRAINING = "tiny-dflash"
+PUBLISHED = "published"
+"""The shipped baseline drafter, as the demo's config calls it."""
 VMID = 200
 
 _REAPER_SECONDS = reaper.LIMIT + 5
@@ -147,6 +149,7 @@ class DemoWorld:
                 threads=1,
             ),
             hosts=hosts,
+            baselines=(BaselineConfig(PUBLISHED, drafter=self.baseline),),
         )
 
     def _start_trainer(self) -> subprocess.Popen[bytes]:

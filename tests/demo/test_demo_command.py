@@ -68,6 +68,16 @@ def test_the_drafter_learns_and_passes_the_baseline(answer: tuple[dict[str, Any]
         assert (entry["blocks"], entry["prompts"]) == (90, 3)
 
 
+def test_the_baseline_is_measured_on_the_anchors_of_the_checkpoints(
+    answer: tuple[dict[str, Any], float, Path],
+) -> None:
+    data = answer[0]
+    assert data["baseline"]["name"] == "published"
+    assert data["baseline"]["training"] is None
+    assert {comparison["pairing"] for comparison in data["comparisons"]} == {"anchors"}
+    assert all(blocks == 90 for comparison in data["comparisons"] for blocks in comparison["blocks"])
+
+
 def test_the_caveats_are_real(answer: tuple[dict[str, Any], float, Path]) -> None:
     last = answer[0]["checkpoints"][-1]
     assert {"BLOCK_SIZE_MISMATCH", "PARTIAL_PROMPT_COVERAGE", "STEP_BEHIND_LIVE"} <= codes(last)
@@ -85,7 +95,7 @@ def test_with_all_prompts_and_the_trained_block_two_caveats_are_gone(tmp_path: P
 
 MOMENTS = {
     "before the first log line": "",
-    "in training": "baseline drafter",
+    "in training": "waiting for its first checkpoint",
     "in transfer": "moving step_",
     "in evaluation": "run tiny-dflash",
 }
