@@ -192,6 +192,9 @@ async def test_after_no_the_panel_says_what_is_needed_and_nothing_is_asked_again
         lost = app.newest.hosts["lab"]
         assert "run `dflash-tui trust lab --fingerprint SHA256:" in lost.reason
         assert lost.retry_at is None
+        await pilot.pause(0.5)
+        shown = " ".join(item.plain for item in app.overview.panels["training"].drawing.lines)
+        assert "dflash-tui trust lab --fingerprint" in " ".join(shown.split()), shown
         await pilot.press("R")
         await pilot.pause(0.5)
         assert not isinstance(app.screen, TrustKey)
