@@ -138,7 +138,8 @@ class CleanAnswer:
 @dataclass(frozen=True)
 class RunLine:
     """A run kept on this workstation. `state`: finished, failed, stopped, lost, running (no end known here), or damaged
-    (its records can't be read)."""
+    (its records can't be read). `baseline`: the configured baseline drafter that it is a run of, else empty; `training`
+    is empty for a drafter of no watched training."""
 
     run_id: str
     state: str
@@ -149,6 +150,7 @@ class RunLine:
     block_size: int
     streak: dict[str, float]
     blocks: int
+    baseline: str = ""
 
 
 @dataclass(frozen=True)

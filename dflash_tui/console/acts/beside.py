@@ -64,7 +64,8 @@ async def gather(console: Console, job: str, harness: str, main: Plan, wish: Wis
             console.emit(happened.Noticed("warn", f"baseline {baseline.name} is not evaluated: {error}"))
             continue
         if item.plan.manifest.request_id != main.manifest.request_id:
-            found.append(item)
+            news = tuple(warning for warning in item.plan.warnings if warning not in main.warnings)
+            found.append(replace(item, plan=replace(item.plan, warnings=news)))
     return Gathered(tuple(found), tuple(withheld))
 
 

@@ -167,6 +167,7 @@ def _line(run: StoredRun, problems: list[str]) -> RunLine:
         block_size=manifest.block_size,
         streak=pooled.streak if pooled else {},
         blocks=pooled.blocks if pooled else 0,
+        baseline=manifest.baseline,
     )
 
 
