@@ -121,7 +121,7 @@ def _unknown(offer: KeyOffer) -> str:
     shown = f"the host's key is not in known_hosts; it offered {offer.key_type} {offer.fingerprint}"
     if not offer.file:
         return f"{shown}. Compare it with the host's own, then name a UserKnownHostsFile that holds: {offer.line}"
-    return f"{shown}. Compare it with `{own_fingerprint(offer.key_type)}` on the host, then run `{trust}`"
+    return f"{shown}: run `{trust}` once `{own_fingerprint(offer.key_type)}` on the host has printed the same"
 
 
 def own_fingerprint(key_type: str) -> str:
