@@ -216,11 +216,11 @@ def _ends(path: Path, size: int) -> str:
 
 
 def _note_link(run_dir: Path, manifest: Manifest, before: dict[str, dict[str, Any]]) -> None:
-    after = _linked(run_dir)
+    after = {name: found for name, found in _linked(run_dir).items() if name in before}  # what lies beside is new
     source = Source(socket.gethostname(), os.fspath(run_dir), manifest.checkpoint.linked)
     facts = [Fact(kind, value, source, rundir.now()) for kind, value in (("link.record", before), ("link.now", after))]
     rundir.append(run_dir / rundir.FACTS, facts)
-    for name in sorted({name for name in (*before, *after) if before.get(name) != after.get(name)}):
+    for name in sorted(name for name in before if before[name] != after.get(name)):
         rundir.say(
             run_dir,
             f"LINKED_FILE_CHANGED: the script wrote into {run_dir / name}, the checkpoint that it was given; what "

@@ -22,7 +22,7 @@ from dflash_tui.records.process import ProcessRecord
 MARK = "DFLASH_TUI_RUN"
 """In the environment of everything that the script starts: its run directory."""
 
-TERM_SECONDS = 5.0
+TERM_SECONDS = 3.0
 KILL_SECONDS = 30.0
 NOT_RUN = 127
 

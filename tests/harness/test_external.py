@@ -218,6 +218,13 @@ def test_a_checkpoint_that_the_script_writes_into_is_said(there: Lab) -> None:
     assert before["header_sha256"] != after["header_sha256"]
 
 
+def test_what_is_written_beside_the_checkpoint_changes_no_checkpoint(there: Lab) -> None:
+    beside = there.root / "runs" / "run-1" / "checkpoint" / "notes.json"
+    run_dir = there.run(f"write:{beside}", "write:")
+    assert ending(run_dir).state == "finished"
+    assert "LINKED_FILE_CHANGED" not in log(run_dir)
+
+
 def test_a_declared_folder_is_refused(there: Lab) -> None:
     run_dir = there.run("write:", results=(os.fspath(there.folder),))
     assert "is a folder, expected a file; name the file in it under harness.results" in (ending(run_dir).error or "")

@@ -249,6 +249,11 @@ SILENT: list[tuple[str, str, Make]] = [
         "the same",
         lambda: caveats_of(with_facts(link_record={"a.pt": LINK}, link_now={"a.pt": {**LINK, "new": 1}})),
     ),
+    (
+        "LINKED_FILE_CHANGED",
+        "another file beside it",
+        lambda: caveats_of(with_facts(link_record={"a.pt": LINK}, link_now={"a.pt": LINK, "b.json": LINK})),
+    ),
     ("LINKED_FILE_CHANGED", "only once looked at", lambda: caveats_of(with_facts(link_record={"a.pt": LINK}))),
     ("ENGINE_PROXY", "a script", lambda: caveats_of(result(origin="run", harness="external:ab"))),
     ("PARTIAL_PROMPT_COVERAGE", "all", lambda: caveats_of(result())),

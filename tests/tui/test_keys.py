@@ -50,6 +50,7 @@ class Session:
     [
         ("e", ("evaluate", {"preset": "quick"})),
         ("E", ("evaluate", {"preset": "full"})),
+        ("x", ("external", {"preset": "quick"})),
         ("t", ("fetch", {})),
         ("c", ("capture", {})),
         ("R", ("reconnect", {})),

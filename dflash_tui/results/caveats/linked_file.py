@@ -23,7 +23,7 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         return ()
     changed = {
         str(name): tuple(key for key in _WHAT if _of(before, name, key) != _of(after, name, key))
-        for name in sorted({*before, *after}, key=str)
+        for name in sorted(before, key=str)
     }
     found = {name: keys for name, keys in changed.items() if keys}
     if not found:
