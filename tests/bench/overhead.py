@@ -1,24 +1,30 @@
-"""What watching costs: the training host's CPU (sshd and everything it starts, with and without a container between), the
-bytes and commands it takes, and the app's memory over an hour.
+"""What watching costs: the training host's CPU (sshd and everything below it, with and without a container between),
+commands and bytes by the minute; and the app's memory over an hour.
 
-    python -m tests.bench.overhead [SECONDS]
+    python -m tests.bench.overhead [SECONDS [MINUTES]]
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import tempfile
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.watched import let_grow, watched
+from tests.bench.hour import Sample
+from tests.bench.watched import CHECKPOINTS, let_grow, watched
 
-SECONDS = 60.0
+SECONDS = 36.0
+MINUTES = 60
 WARM_UP = 12.0
 CPU_LIMIT = 1.0
 """Percent of one core."""
+
+MEMORY_LIMIT = 10.0
+"""MiB between the least and the most of an hour, once it is warm."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,11 @@ async def measure(seconds: float = SECONDS) -> list[Row]:
             for each, (cpu, commands, crossed) in zip(hosts, before, strict=True):
                 state = each.console.state
                 progress, machine = state.training.progress, state.training.machine
-                assert progress is not None and progress.step is not None and progress.step >= each.step - 1, progress
-                assert machine is not None and len(machine.gpu) == 8, machine
-                assert len(state.training.checkpoints) == 6, state.training.checkpoints
+                assert progress is not None
+                assert progress.step in (each.step, each.step - 1), progress
+                assert machine is not None
+                assert len(machine.gpu) == 8, machine
+                assert len(state.training.checkpoints) == CHECKPOINTS, state.training.checkpoints
                 minutes = seconds / 60
                 rows.append(
                     Row(
@@ -61,6 +69,36 @@ async def measure(seconds: float = SECONDS) -> list[Row]:
     return rows
 
 
+async def hour(minutes: int = MINUTES) -> list[Sample]:
+    """The app's memory, measured in a process of its own."""
+    command = [sys.executable, "-m", "tests.bench.hour", str(minutes)]
+    child = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    told, _ = await child.communicate()
+    samples = [Sample(**json.loads(line)) for line in told.splitlines()]
+    assert child.returncode == 0
+    last = samples[-1]
+    assert last.step is not None
+    assert last.step > samples[0].step + 50 * minutes, "the training was not seen to its end"  # type: ignore[operator]
+    assert last.blocks > samples[0].blocks or not minutes, "the evaluation was not followed"
+    return samples
+
+
+def spread(samples: list[Sample]) -> float:
+    """MiB between the least and the most."""
+    return max(sample.resident for sample in samples) - min(sample.resident for sample in samples)
+
+
+def memory_table(samples: list[Sample]) -> str:
+    """The samples as text."""
+    lines = [f"{'the app, watching two hosts':<28}{'MiB':>8}{'step':>8}{'blocks':>8}{'drawn':>8}"]
+    for sample in samples:
+        shown = f"{sample.step or 0:>8}{sample.blocks:>8}{sample.drawn:>8}"
+        lines.append(f"after {sample.minutes:>2} min{'':<16}{sample.resident:>8.1f}{shown}")
+    return "\n".join([*lines, f"{'spread':<28}{spread(samples):>8.1f}   limit {MEMORY_LIMIT:.0f}"])
+
+
 def table(rows: list[Row]) -> str:
     """The rows as text."""
     lines = [f"{'the training host, watched':<28}{'CPU':>8}{'limit':>8}{'commands/min':>14}{'kB/min':>9}"]
@@ -71,10 +109,18 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> int:
-    """Print the table; 1 when a limit is not met."""
-    rows = asyncio.run(measure(float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS))
+    """Print the tables; 1 when a limit is not met."""
+
+    async def both() -> tuple[list[Row], list[Sample]]:
+        seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
+        minutes = int(sys.argv[2]) if len(sys.argv) > 2 else MINUTES
+        memory = asyncio.create_task(hour(minutes))
+        return await measure(seconds), await memory
+
+    rows, samples = asyncio.run(both())
     print(table(rows))
-    return int(any(row.cpu > CPU_LIMIT for row in rows))
+    print(memory_table(samples))
+    return int(any(row.cpu > CPU_LIMIT for row in rows) or spread(samples) > MEMORY_LIMIT)
 
 
 if __name__ == "__main__":

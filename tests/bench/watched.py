@@ -1,5 +1,5 @@
-"""A training host that is watched: a real sshd, a real growing log, checkpoints, a stand-in for `nvidia-smi`, and a wire
-that counts. What the watching costs it is everything below that sshd."""
+"""A training host that is watched: a real sshd, a real growing log, checkpoints, a stand-in for `nvidia-smi`, and a
+wire that counts. What the watching costs it is everything below that sshd."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Wire:
 
         async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-            with suppress(OSError):
+            with suppress(OSError, asyncio.CancelledError):  # it ends with the bench
                 await asyncio.gather(self._pump(reader, far_writer, "out"), self._pump(far_reader, writer, "back"))
 
         server = await asyncio.start_server(relay, "127.0.0.1", 0)
@@ -113,7 +113,7 @@ def cpu_below(root: int) -> float:
 
 @contextmanager
 def training(folder: Path, *, container: bool) -> Iterator[tuple[Sshd, Path, Path, tuple[str, ...]]]:
-    """A server, the folder of the training as this machine sees it, its path there, and the launcher before commands."""
+    """A server, the training's folder as this machine sees it, its path there, and the launcher before commands."""
     folder.mkdir()
     bin_folder = folder / "bin"
     bin_folder.mkdir()
