@@ -29,6 +29,7 @@ def init_options(parser: Any) -> None:
     add("--arguments", metavar="PATH", help="the trainer's arguments, JSON")
     add("--watch-only", action="store_true", help="evaluate nothing")
     add("--eval-host", metavar="HOST", help="alias, user@host:port, or local")
+    add("--eval-container", metavar="ID", help="a container there, as --container")
     add("--root", metavar="FOLDER", help="receives runs, checkpoints and the harness on the evaluation host")
     add("--target", metavar="FOLDER", help="the target model there")
     add("--prompts", metavar="PATH", help="the prompts there")
@@ -72,22 +73,23 @@ def init(arguments: argparse.Namespace) -> int:
     """Write a config."""
     from dflash_tui.cli.asking import terminal_ask
     from dflash_tui.cli.questions import Terminal
-    from dflash_tui.console.acts import init as making
+    from dflash_tui.console.acts.init import init as act
     from dflash_tui.console.acts.init_source import Nobody, Source, Taken
+    from dflash_tui.console.acts.init_wishes import Wishes
     from dflash_tui.hosts.ssh_aliases import ssh_aliases
 
     ask = terminal_ask()
     source: Source = Taken() if arguments.yes else Nobody() if ask is None else Terminal()
     given: dict[str, Any] = {
         item.name: tuple(value) if isinstance(value, list) else value
-        for item in dataclasses.fields(making.Wishes)
+        for item in dataclasses.fields(Wishes)
         if (value := getattr(arguments, item.name, None)) is not None
     }
 
     async def work() -> int:
-        answer = await making.init(
+        answer = await act(
             arguments.output or config_path(arguments),
-            making.Wishes(**given),
+            Wishes(**given),
             source,
             aliases=ssh_aliases(),
             replace=arguments.replace,

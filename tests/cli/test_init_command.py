@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -52,8 +54,9 @@ def talk(world: Desk, config: Path) -> Iterator[Any]:
     """Start `init` on a terminal."""
     with_what: list[Any] = []
 
-    def start(*argv: str) -> Dialogue:
-        opened = dialogue(world.command("init", "--output", config, *argv), world.home, world.environment())
+    def start(*argv: str, home: Path = world.home) -> Dialogue:
+        environment = {**world.environment(), "HOME": os.fspath(home)}
+        opened = dialogue(world.command("init", "--output", config, *argv), world.home, environment)
         with_what.append(opened)
         return opened.__enter__()
 
@@ -133,6 +136,30 @@ def test_via_names_the_machine_and_the_training_host_its_container(world: Desk, 
     assert made.hosts["trainer"].via == "pve1"
 
 
+def test_drafters_may_be_evaluated_in_a_container_too(world: Desk, config: Path) -> None:
+    given = told(flags(world), "--eval-host")
+    there = ("--eval-host", "pve1", "--eval-container", "docker exec -u me box", "--output", config)
+    assert world.run("init", *given, *there).code == 0
+    made = load_config(config)
+    assert made.evaluation is not None
+    assert made.evaluation.host == "box"
+    assert made.hosts["box"].via == "pve1"
+    assert made.hosts["box"].container == ("docker", "exec", "-u", "me", "box")
+
+
+def test_what_a_launcher_starts_in_a_job_ends_with_it_and_the_config_says_so(world: Desk, config: Path) -> None:
+    given = told(flags(world), "--container")
+    launcher = "srun --jobid=8123 --overlap"
+    assert world.run("init", *given, f"--container={launcher}", "--output", config).code == 0
+    assert load_config(config).hosts["job8123"].attached
+
+
+def test_yes_does_not_guess_between_hosts(world: Desk, config: Path) -> None:
+    sentence = world.run("init", "--yes", "--output", config).failed(2)
+    assert "--training-host is not given" in sentence
+    assert "Found: pve1; ct129; local: this machine; give the flag" in sentence
+
+
 def test_watch_only_needs_nothing_of_an_evaluation(world: Desk, config: Path) -> None:
     given = [word for name in ("--training-host", "--container", "--log", "--checkpoints")
              for word in (name, flags(world)[name])]  # fmt: skip
@@ -158,6 +185,7 @@ def test_without_a_terminal_what_is_missing_is_named_by_its_flag(world: Desk, co
     [
         ("--log", "train.log", "--log: found 'train.log', expected an absolute path"),
         ("--hidden-states", "hs", "--hidden-states: found 'hs', expected an absolute path"),
+        ("--look", "mnt", "--look: found 'mnt', expected an absolute path"),
         ("--training-host", "a b", "--training-host: 'a b' is not an SSH target"),
         ("--eval-host", "-oProxyCommand=x", "is not an SSH target"),
         ("--container", "pct exec -- ", "--container: "),
@@ -283,6 +311,50 @@ def test_a_host_that_cannot_be_reached_offers_nothing_and_the_questions_go_on(
     made = load_config(config)
     assert made.hosts["127.0.0.1"].ssh == "nobody@127.0.0.1:1"
     assert made.training.log == "/t/train.log"
+
+
+@pytest.fixture
+def stranger(world: Desk, tmp_path: Path) -> Path:
+    """The HOME of somebody who has never been on these hosts."""
+    home = tmp_path / "stranger"
+    shutil.copytree(world.home / ".ssh", home / ".ssh")
+    (home / ".ssh" / "known_hosts").unlink()
+    config = home / ".ssh" / "config"
+    config.write_text(f"Host *\n  UserKnownHostsFile {home}/.ssh/known_hosts\n\n{config.read_text()}")
+    return home
+
+
+def test_an_unknown_host_key_is_shown_and_added_when_a_person_says_so(
+    world: Desk, config: Path, talk: Any, stranger: Path
+) -> None:
+    listed = ["ssh-keygen", "-lf", os.fspath(world.pve.folder / "host_key.pub")]
+    fingerprint = subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split()[1]
+    person = talk("--watch-only", "--training-host", "pve1", home=stranger)
+    assert fingerprint in person.until("or the fingerprint] ")
+    person.type("y")
+    assert "pct 200 (train): running" in person.until("a number [1]: ")
+    assert world.pve.host_key in (stranger / ".ssh" / "known_hosts").read_text()
+    person.press("\x03")
+    assert person.end() == 130
+
+
+def test_an_unknown_host_key_that_nobody_can_be_asked_about_is_a_stop(
+    world: Desk, config: Path, stranger: Path
+) -> None:
+    done = subprocess.run(
+        world.command("init", "--yes", "--watch-only", "--training-host", "pve1", "--output", config),
+        env={**world.environment(), "HOME": os.fspath(stranger)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "is not known yet; it shows the ssh-ed25519 key SHA256:" in done.stderr
+    assert "Run init on a terminal" in done.stderr
+    assert not config.exists()
+    assert not (stranger / ".ssh" / "known_hosts").exists()
 
 
 def test_the_app_without_a_config_leads_here(world: Desk, tmp_path: Path) -> None:

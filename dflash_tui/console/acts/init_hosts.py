@@ -11,10 +11,11 @@ from typing import Any, TypeVar
 from dflash_tui.config import Config, ConfigError, HostConfig, TrainingConfig
 from dflash_tui.console.acts.init_source import Source
 from dflash_tui.console.discovery.containers import Container, list_containers
+from dflash_tui.console.errors import ConsoleError
 from dflash_tui.console.links import make_hosts
 from dflash_tui.hosts.address import parse_target
 from dflash_tui.hosts.asking import Ask, Asker
-from dflash_tui.hosts.base import Host, HostError
+from dflash_tui.hosts.base import Host, HostError, HostKeyUnknown
 from dflash_tui.hosts.launchers import parse_prefix
 
 T = TypeVar("T")
@@ -37,18 +38,20 @@ class InitHosts:
             return target
         if trouble := wrong_host(target):
             raise ConfigError(f"{flag}: {trouble}")
+        if same := next((name for name, host in self.known.items() if host.ssh == target), ""):
+            return same
         name = self._free_name(parse_target(target).host)
         self.known[name] = HostConfig(name, ssh=target)
         return name
 
-    def container(self, name: str, via: str, prefix: tuple[str, ...]) -> str:
+    def container(self, name: str, via: str, prefix: tuple[str, ...], flag: str) -> str:
         """The name of a container on a host that is known already. Raises ConfigError for a launcher that can't be
         used."""
         name = self._free_name(name)
         try:
             attached = not parse_prefix(prefix, name).detaches
         except HostError as error:
-            raise ConfigError(f"--container: {error}") from error
+            raise ConfigError(f"{flag}: {error}") from error
         self.known[name] = HostConfig(name, via=via, container=prefix, attached=attached)
         return name
 
@@ -61,10 +64,18 @@ class InitHosts:
         self, name: str, what: str, find: Callable[[Host], Coroutine[Any, Any, T]], nothing: T, *, must: bool = False
     ) -> T:
         """Look at a host. One that can't be looked at raises HostError, or is told and shows nothing, as the source of
-        answers has it; `must`: the answer depends on it."""
+        answers has it; `must`: the answer depends on it. Raises ConsoleError for a key that nobody accepted."""
         self._told(f"looking on {name} {what} …")
         try:
             return await find(self._open(name))
+        except HostKeyUnknown as error:
+            # There is no config yet, so `dflash-tui trust` knows no host of this name.
+            offer = error.offer
+            raise ConsoleError(
+                f"{offer.shown} ({offer.address}) is not known yet; it shows the {offer.key_type} key "
+                f"{offer.fingerprint}. Run init on a terminal, where it can be compared and accepted, or log in with "
+                "ssh once"
+            ) from error
         except HostError as error:
             if must or not self._source.forgives:
                 raise
@@ -106,12 +117,12 @@ def wrong_host(target: str) -> str:
     return ""
 
 
-def launcher_of(text: str) -> tuple[str, ...]:
-    """A whole launcher from one text. Raises ConfigError."""
+def launcher_of(text: str, flag: str) -> tuple[str, ...]:
+    """The words of a launcher from one text. Raises ConfigError."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise ConfigError(f"--container: found {text!r}: {error}") from error
+        raise ConfigError(f"{flag}: found {text!r}: {error}") from error
 
 
 def container_name(prefix: tuple[str, ...]) -> str:

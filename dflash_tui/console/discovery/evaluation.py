@@ -53,9 +53,9 @@ class FoundEvaluation:
 
 
 async def find_evaluation(host: Host, also: Sequence[str] = ()) -> FoundEvaluation:
-    """Look around on a host, and in the folders `also`. Raises HostError when it can't be asked."""
+    """Look around on a host; what lies in the folders `also` comes first. Raises HostError when it can't be asked."""
     home = await home_of(host)
-    seen, whole = await search(host, (*also, *usual_places(home)), _NAMES)
+    seen, whole = await search(host, usual_places(home), _NAMES, named=also)
     seen = tuple(item for item in seen if "/runs/" not in item.path)  # results of our own have their place already
     ids = await _prompts(host, seen)
     targets, drafters = await _models(host, seen)
@@ -95,13 +95,13 @@ async def _models(host: Host, seen: Sequence[Seen]) -> tuple[tuple[Offer, ...], 
         if item.name.endswith(".safetensors"):
             weights[item.folder] = weights.get(item.folder, 0) + item.size
     configs = [item for item in seen if item.name == "config.json"]
-    configs.sort(key=lambda item: -weights.get(item.folder, 0))
+    configs.sort(key=lambda item: (not item.named, -weights.get(item.folder, 0)))
     targets, drafters = [], []
     for item in configs[:_MOST_CONFIGS]:
         config = _object(await head(host, item, _CONFIG_BYTES))
         architecture, size = _architecture(config), weights.get(item.folder)
         if declared_family(config) is not None or "dflash_config" in config:
-            drafters.append((-item.mtime, Offer(item.path, architecture)))
+            drafters.append(((not item.named, -item.mtime), Offer(item.path, architecture)))
         elif size and architecture.endswith(_CAUSAL):
             targets.append(Offer(item.folder, f"{architecture}, {megabytes(size)}"))
     drafters.sort(key=lambda pair: pair[0])

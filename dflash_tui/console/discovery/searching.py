@@ -6,7 +6,7 @@ import asyncio
 import posixpath
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dflash_tui.hosts.base import CommandFailed, Host, HostError, HostKeyRefused, HostUnreachable, LoginRefused
 
@@ -24,11 +24,13 @@ _REGULAR = 0o100000
 
 @dataclass(frozen=True)
 class Seen:
-    """A file (links followed): bytes, and POSIX seconds of its host's clock."""
+    """A file (links followed): bytes, and POSIX seconds of its host's clock. `named`: it lies in a folder that a person
+    has named to look in, so it comes first."""
 
     path: str
     size: int
     mtime: float
+    named: bool = False
 
     @property
     def folder(self) -> str:
@@ -52,15 +54,21 @@ def usual_places(home: str) -> tuple[str, ...]:
     return (home, *(home + cache for cache in _CACHES), *USUAL) if home else USUAL
 
 
-async def search(host: Host, places: Iterable[str], names: Sequence[str]) -> tuple[tuple[Seen, ...], bool]:
-    """The regular files below `places` whose name has one of these shell patterns, newest first; False beside them when
-    a limit ended the search. Raises HostError when the host can't be asked."""
-    roots = [f"{place.rstrip('/')}/" for place in dict.fromkeys(places) if place.strip("/")]
-    argv = ["find", *roots, "-maxdepth", str(DEPTH), "(", *_either(_SKIPPED), ")", "-prune", "-o"]
+async def search(
+    host: Host, places: Iterable[str], names: Sequence[str], *, named: Iterable[str] = ()
+) -> tuple[tuple[Seen, ...], bool]:
+    """The regular files below `named` and `places` whose name has one of these shell patterns, newest first; False
+    beside them when a limit ended the search. Raises HostError when the host can't be asked."""
+    first = [f"{place.rstrip('/')}/" for place in named]
+    roots = [f"{place.rstrip('/')}/" for place in places if place.strip("/")]
+    argv = ["find", *dict.fromkeys((*first, *roots)), "-maxdepth", str(DEPTH)]
+    argv += ["(", *_either(_SKIPPED), ")", "-prune", "-o"]
     argv += ["(", "-type", "f", "-o", "-type", "l", ")", "(", *_either(names), ")", "-print"]
     paths = await lines_of(host, argv, seconds=SEARCH_SECONDS, most=MOST_FILES + 1)
     distinct = {re.sub("/+", "/", path): None for path in paths if path.startswith("/")}
-    return await look_at(host, list(distinct)[:MOST_FILES]), len(paths) <= MOST_FILES
+    found = await look_at(host, list(distinct)[:MOST_FILES])
+    marked = [replace(item, named=item.path.startswith(tuple(first))) for item in found] if first else found
+    return tuple(sorted(marked, key=lambda item: not item.named)), len(paths) <= MOST_FILES
 
 
 async def look_at(host: Host, paths: Sequence[str]) -> tuple[Seen, ...]:

@@ -40,11 +40,11 @@ class FoundTraining:
 
 
 async def find_training(host: Host, also: Sequence[str] = ()) -> FoundTraining:
-    """Look around on a host, and in the folders `also`. Raises HostError when it can't be asked."""
+    """Look around on a host; what lies in the folders `also` comes first. Raises HostError when it can't be asked."""
     clock = await read_clock(host)
     work = await look_at_work(host)
-    places = (*also, *work.folders, *usual_places(await home_of(host)))
-    seen, whole = await search(host, places, (*_LOGS, *_WEIGHTS, *_ARGUMENTS))
+    places = (*work.folders, *usual_places(await home_of(host)))
+    seen, whole = await search(host, places, (*_LOGS, *_WEIGHTS, *_ARGUMENTS), named=also)
     logs = await _logs(host, seen, work, clock)
     log = logs[0].value if logs else ""
     checkpoints = checkpoint_folders(seen, clock, beside=log)
@@ -58,7 +58,7 @@ async def _logs(host: Host, seen: Sequence[Seen], work: Work, clock: HostClock) 
     held = work.outputs | work.files
     unseen = sorted(work.outputs - {item.path for item in seen})
     likely = [item for item in (*await look_at(host, unseen), *seen) if _may_be_log(item, work)]
-    likely.sort(key=lambda item: (item.path not in held, -item.mtime))
+    likely.sort(key=lambda item: (not item.named, item.path not in held, -item.mtime))
     offers = []
     for item in likely[:_MOST_LOGS]:
         data, begin = await tail(host, item, _TAIL)
