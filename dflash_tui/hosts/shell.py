@@ -78,12 +78,15 @@ class ShellHost:
 
     async def _asked(self, argv: Sequence[str], timeout: float) -> Completed | None:
         """The answer, or None when the shell does not stand. One that was left in the middle of an answer is ended."""
-        answered = False
+        answered, begin = False, b""
         try:
+            if self._shell is None:
+                # Bounded by the connection's own limits: on the way a person may be asked about the host's key.
+                self._shell = await self._open.enter_async_context(self.inner.stream(["sh"], stdin=True))
+                begin = _BEGIN
             async with asyncio.timeout(timeout):
-                if self._shell is None:
-                    self._shell = await self._open.enter_async_context(self.inner.stream(["sh"], stdin=True))
-                    await self._shell.write(_BEGIN)
+                if begin:
+                    await self._shell.write(begin)
                 done = await self._answer(self._shell, argv)
                 answered = True
                 return done

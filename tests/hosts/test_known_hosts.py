@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from dflash_tui.hosts.asking import Asker, AskingHost
 from dflash_tui.hosts.base import HostError, HostKeyChanged, HostKeyUnknown, KeyOffer
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.known_hosts import add, entry_name, hashed, held_keys
+from dflash_tui.hosts.shell import asked_together
 from dflash_tui.hosts.ssh import SshHost
 from tests.sshd import Sshd, need, running_sshd
 
@@ -282,7 +283,8 @@ async def test_no_stays_no_until_the_session_ends(sshd: Sshd) -> None:
     assert (sshd.folder / "known_hosts").read_text() == ""
 
 
-async def test_a_person_may_think_longer_than_a_command_may_take(sshd: Sshd) -> None:
+@pytest.mark.parametrize("shell", [False, True], ids=["command", "shell"])
+async def test_a_person_may_think_longer_than_a_command_may_take(sshd: Sshd, shell: bool) -> None:
     (sshd.folder / "known_hosts").write_text("")
     answered = asyncio.Event()
 
@@ -291,11 +293,13 @@ async def test_a_person_may_think_longer_than_a_command_may_take(sshd: Sshd) -> 
         return True
 
     host = AskingHost(ContainerHost(SshHost("pve", sshd.address), ("env",), "box"), Asker(ask))
-    waiting = asyncio.create_task(host.run(["echo", "patient"], timeout=3))
-    await asyncio.wait({waiting}, timeout=4)
-    assert not waiting.done()
-    answered.set()
-    assert (await waiting).text == "patient\n"
+    async with AsyncExitStack() as stack:
+        asked = await stack.enter_async_context(asked_together(host)) if shell else host
+        waiting = asyncio.create_task(asked.run(["echo", "patient"], timeout=3))
+        await asyncio.wait({waiting}, timeout=4)
+        assert not waiting.done()
+        answered.set()
+        assert (await waiting).text == "patient\n"
     await host.close()
 
 
