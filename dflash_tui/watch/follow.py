@@ -30,7 +30,7 @@ from dflash_tui.watch.clock import Clock, HostClock, read_clock
 TAIL = 256 * 1024  # bytes of a file's end that are read at first
 _MEMORY = 64 * 1024  # of the newest bytes, to recognise them in a file that was cut or replaced
 _COMPARED = 256
-_PIECE = 1 << 20
+_MOUTHFUL = 16 * 1024  # bytes that are read (and understood) without a pause
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Lost:
-    """Nothing can be read. `retry_in` seconds, None when only a person can change it."""
+    """Nothing can be read. `retry_in` seconds, None when only a person can change it; `unreachable`: nothing else on
+    that host can be, either."""
 
     reason: str
     retry_in: float | None
+    unreachable: bool = True
 
 
 @dataclass(frozen=True)
@@ -148,7 +150,7 @@ class Follower:
                     wait = min(wait, self._pace.first_retry * 2.0 ** min(self._failures, 10))
                 self._failures += 1
                 self._lost = True
-                self._deliver(Lost(str(error), wait))
+                self._deliver(Lost(str(error), wait, isinstance(error, HostUnreachable)))
                 await asyncio.sleep(wait)
 
     async def _session(self) -> None:
@@ -187,10 +189,11 @@ class Follower:
         self._deliver(Opened(offset, number, partial_head=False, again=True))
 
     async def _pump(self, process: Process) -> None:
-        while data := await process.read():
+        while data := await process.read(_MOUTHFUL):
             self._well()
             self._came.set()
             self._take(data)
+            await asyncio.sleep(0)  # after a long cut much is there at once, and others want to draw
         done = await process.wait()
         said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
         raise HostError(
@@ -272,7 +275,7 @@ class Follower:
             entries = await self._host.list(folder or "/")
             entry = next((item for item in entries if item.stat.inode == inode and item.stat.kind == "file"), None)
             while entry is not None and self._offset < entry.stat.size:
-                length = min(_PIECE, entry.stat.size - self._offset)
+                length = min(_MOUTHFUL, entry.stat.size - self._offset)
                 self._give(await self._host.read(f"{folder}/{entry.name}", self._offset, length), None)
         except HostUnreachable:
             raise

@@ -138,6 +138,8 @@ class TrainingWatch:
         self._pace = pace or Pace()
         self._changed = asyncio.Event()
         self._look_at_checkpoints = asyncio.Event()
+        self._reachable = asyncio.Event()  # the log's follower alone tries again when it is not, at its own pace
+        self._reachable.set()
 
     async def run(self, emit: Callable[[WatchEvent], None]) -> None:
         """Emit what happens, TrainingProgressed at most four times a second, until cancelled. Returns only where a
@@ -164,9 +166,12 @@ class TrainingWatch:
         match item:
             case Answered(milliseconds):
                 emit(HostAnswered(self._host.name, milliseconds))
-            case Lost(reason, retry_in):
+            case Lost(reason, retry_in, unreachable):
+                if unreachable:
+                    self._reachable.clear()
                 emit(WatchLost(reason, retry_in))
             case Restored():
+                self._reachable.set()
                 emit(WatchRestored())
                 self._look_at_checkpoints.set()
             case _:
@@ -195,6 +200,7 @@ class TrainingWatch:
     async def _list(self, emit: Callable[[WatchEvent], None]) -> None:
         told: CheckpointsListed | None = None
         while True:
+            await self._reachable.wait()
             try:
                 listed = CheckpointsListed(await self.lister.look(self._log.host_clock))
             except HostUnreachable:
@@ -213,6 +219,7 @@ class TrainingWatch:
 
     async def _measure(self, emit: Callable[[WatchEvent], None]) -> None:
         while True:
+            await self._reachable.wait()
             with suppress(HostUnreachable, HostKeyRefused):  # the log's follower says so, and when it is back
                 emit(MachineRead(await read_machine(self._host, self._checkpoints_root)))
             await asyncio.sleep(self._machine_interval)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -14,7 +15,7 @@ from dflash_tui.hosts.base import Host
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
-from dflash_tui.watch.follow import TAIL, CaughtUp, Chunk, Lost, Opened, Pace, Restored, Waiting
+from dflash_tui.watch.follow import TAIL, CaughtUp, Chunk, Followed, Follower, Lost, Opened, Pace, Restored, Waiting
 from tests.pct import Pct
 from tests.sshd import Sshd, running_sshd
 from tests.watch.following import BRISK, following, numbered
@@ -186,3 +187,31 @@ async def test_ends_where_only_a_person_can_help(place: Place, file: str) -> Non
         await taken.until(lambda: taken.has(Lost))
     await stranger.close()
     assert [item.retry_in for item in taken.items if isinstance(item, Lost)] == [None]
+
+
+async def test_a_long_backlog_is_given_in_mouthfuls_with_room_for_others_between(tmp_path: Path) -> None:
+    log, turns = tmp_path / "train.log", [0]
+    at: list[tuple[int, int]] = []
+    log.write_text(numbered(1, 9000))  # less than what is read at first
+
+    async def others() -> None:
+        while True:
+            turns[0] += 1
+            await asyncio.sleep(0)
+
+    def deliver(item: Followed) -> None:
+        if isinstance(item, Chunk):
+            at.append((turns[0], len(item.data)))
+
+    tasks = [
+        asyncio.create_task(others()),
+        asyncio.create_task(Follower(LocalHost(), str(log), deliver, pace=BRISK).run()),
+    ]
+    async with asyncio.timeout(20):
+        while sum(size for _, size in at) < log.stat().st_size:
+            await asyncio.sleep(0.01)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert max(size for _, size in at) <= 16 * 1024
+    assert len({turn for turn, _ in at}) == len(at)

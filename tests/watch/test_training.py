@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dflash_tui.hosts.base import Entry, HostUnreachable, PermissionRefused, Stat
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
@@ -229,6 +230,52 @@ async def test_tells_that_the_host_is_lost_and_back_and_misses_nothing(tmp_path:
             await seen.until(at_step(seen, 4))
         await host.close()
     assert seen.lines == numbered(1, 4).splitlines()
+
+
+class Gone(LocalHost):
+    """A host that nobody reaches."""
+
+    def __init__(self) -> None:
+        super().__init__("gone")
+        self.tried: list[str] = []
+
+    async def stat(self, path: str, *, follow: bool = True) -> Stat:
+        self.tried.append("log")
+        raise HostUnreachable("gone: no route")
+
+    async def list(self, path: str) -> list[Entry]:
+        self.tried.append("checkpoints")
+        raise HostUnreachable("gone: no route")
+
+
+async def test_a_host_that_is_gone_is_tried_by_one_at_its_own_pace(tmp_path: Path) -> None:
+    host = Gone()
+    watch = TrainingWatch(
+        host, str(tmp_path / "train.log"), str(tmp_path), pace=BRISK, listing_interval=0.001, machine_interval=0.001
+    )
+    async with watching(watch) as seen:
+        await seen.until(lambda: any(isinstance(event, WatchLost) for event in seen.events))
+        before = host.tried.count("checkpoints")
+        await seen.until(lambda: len([event for event in seen.events if isinstance(event, WatchLost)]) > 5)
+    assert host.tried.count("checkpoints") <= before + 1  # one may have been under way
+    assert not any(isinstance(event, CheckpointsListed) for event in seen.events)
+
+
+async def test_a_log_that_may_not_be_read_keeps_nobody_from_the_checkpoints(tmp_path: Path) -> None:
+    class Refusing(LocalHost):
+        async def stat(self, path: str, *, follow: bool = True) -> Stat:
+            if path.endswith(".log"):
+                raise PermissionRefused("gpu: train.log may not be used by this user")
+            return await super().stat(path, follow=follow)
+
+    (tmp_path / "train.log").write_text("")
+    watch = TrainingWatch(
+        Refusing(), str(tmp_path / "train.log"), str(tmp_path), pace=BRISK, listing_interval=0.05, machine_interval=0.05
+    )
+    async with watching(watch) as seen:
+        await seen.until(lambda: any(isinstance(event, WatchLost) for event in seen.events))
+        save(tmp_path, 6)
+        await seen.until(lambda: seen.steps() == [6])
 
 
 async def test_tells_how_much_room_there_is_where_checkpoints_go(tmp_path: Path) -> None:
