@@ -180,6 +180,10 @@ class Console:
         """Run some work as a job."""
         self._spawn(self._job(work), f"job {name}")
 
+    def does(self, name: str) -> bool:
+        """Whether work that was begun under a name still runs."""
+        return any(task.get_name() == f"job {name}" for task in self._tasks)
+
     def _act(self, name: str) -> Callable[..., Coroutine[Any, Any, object]]:
         """An act by its name; what acts need (transfer, evaluation, statistics) is loaded at the first one, not before
         the first screen."""
@@ -260,8 +264,7 @@ class Console:
     async def _prepare(self) -> None:
         from dflash_tui.console.acts import baselines, external, reattach, shown
 
-        if self.config.harness is not None:
-            self.do(external.recover(self), "recover")
+        await external.tidy(self)  # a baseline may lie where the script writes
         await self._job(baselines.refresh(self))
         try:
             shown.show_newest(self)

@@ -98,7 +98,7 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
     """
     moved: list[Guarded] = []
     failed: list[str] = []
-    for file in reversed(journal.files):  # a link before what it leads to
+    for file in journal.files:
         try:
             back = put_back(run_dir, file, begun=journal.state == "guarding")
         except HarnessError as error:
@@ -109,7 +109,7 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
         moved += [file] if back.moved else []
     if failed:
         raise HarnessError("; ".join(failed))
-    return written(run_dir, replace(journal, state="restored")), moved[::-1]
+    return written(run_dir, replace(journal, state="restored")), moved
 
 
 def written(run_dir: Path, journal: Journal) -> Journal:

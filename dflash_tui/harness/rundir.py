@@ -52,7 +52,7 @@ def append(path: Path, records: list[Any]) -> None:
 
 def say(run_dir: Path, sentence: str) -> None:
     """A line of log.txt, with the time."""
-    with (run_dir / LOG).open("a", encoding="utf-8") as stream:
+    with (run_dir / LOG).open("a", encoding="utf-8", errors="backslashreplace") as stream:
         stream.write(f"{now()} {sentence}\n")
 
 

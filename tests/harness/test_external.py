@@ -433,3 +433,16 @@ def test_a_second_signal_costs_nothing(there: Lab) -> None:
     assert not _alive(child.pid)
     stubborn.unlink()
     assert there.is_as_before()
+
+
+def test_a_file_whose_name_is_no_text_is_kept_safe_too(there: Lab) -> None:
+    odd = os.fsencode(there.folder) + b"/\xff\n.json"
+    with open(odd, "wb") as stream:
+        stream.write(OLD)
+    spoiler = there.folder / "spoiler.py"
+    spoiler.write_text(f"open({odd!r}, 'w').write('x')\nopen('out.json', 'w').write('{{}}')\n")
+    run_dir = there.run(command=(sys.executable, os.fspath(spoiler)), script="", results=("out.json",))
+    assert ending(run_dir).state == "finished", ending(run_dir)
+    with open(odd, "rb") as stream:
+        assert stream.read() == OLD
+    assert "\\udcff" in log(run_dir)

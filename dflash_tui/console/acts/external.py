@@ -12,7 +12,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, fetch
 from dflash_tui.console.acts.carry import Evaluated, asked, carry
 from dflash_tui.console.acts.subject import opened
-from dflash_tui.console.errors import ConsoleError
+from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import external, rundir
 from dflash_tui.evals.external import ExternalPlan, Script
 from dflash_tui.evals.plan import Origin
@@ -49,6 +49,16 @@ async def recover(console: Console) -> None:
     harness = await ship(host, settings.root)
     for sentence in await external.recover(host, settings.python, harness, settings.root):
         console.emit(happened.Noticed("warn", sentence))
+
+
+async def tidy(console: Console) -> None:
+    """`recover` where a script is configured, before its files are read; what goes wrong is a notice."""
+    if console.config.harness is None:
+        return
+    try:
+        await recover(console)
+    except TROUBLE as error:
+        console.emit(happened.Noticed("warn", str(error)))
 
 
 def _config(console: Console) -> HarnessConfig:

@@ -91,6 +91,7 @@ async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
 async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswer:
     """Fetch and evaluate a checkpoint."""
     console.against = arguments.against
+    await external.tidy(console)
     await baselines.refresh(console)
     if arguments.against and arguments.against not in drafters(console):
         resolve(console.store, arguments.against)  # a name that means nothing must not cost an evaluation
