@@ -162,5 +162,6 @@ def test_a_killed_evaluation_is_shown_as_lost_with_its_last_log_line(bed: Bed, s
     assert (headless.returncode, out) == (1, "")
     assert f"last log line: {last}" in err.strip().splitlines()[-1]
     assert f"last log line: {last}" in " ".join(right_column(screen.shows("○ lost")).split())
-    again = bed.json("eval", state=bed.state)
-    assert again["result"]["run_id"] != run_id
+    bed.release("evaluation")
+    again = bed.json("eval")
+    assert (again["existing"], again["result"]["run_id"] != run_id) == (False, True)

@@ -1,0 +1,98 @@
+"""Whatever becomes of a job, the hosts keep run directories, fetched checkpoints and the harness, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from dflash_tui.evals.ship import harness_file
+from tests.bed.bed import Bed
+from tests.workstation import line_with, tree, until
+
+PLACES = ("/tmp", "/var", "/dev/shm", "/run", "/home", "/srv", "/opt", "/root")
+"""Where a user may write."""
+
+
+def owned(bed: Bed) -> set[str]:
+    """Everything on this machine that belongs to the evaluation host's user, whose number nobody else has."""
+    uid, found = bed.ct129.user.uid, set()
+    for place in PLACES:
+        for folder, folders, files in os.walk(place):
+            for name in (*folders, *files):
+                path = os.path.join(folder, name)
+                try:
+                    if os.lstat(path).st_uid == uid:
+                        found.add(path)
+                except OSError:
+                    continue  # another program's, gone already
+    return found
+
+
+def below(bed: Bed, paths: set[str]) -> set[str]:
+    """The paths below the evaluation root, from there; run directories by their name alone."""
+    assert all(Path(path).is_relative_to(bed.evaluations) for path in paths), paths
+    parts = [Path(path).relative_to(bed.evaluations).parts for path in paths]
+    return {"/".join(words[:2] if words[0] == "runs" else words) for words in parts}
+
+
+def processes(bed: Bed) -> list[str]:
+    """What that user still runs, sshd's own processes apart."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and entry.stat().st_uid == bed.ct129.user.uid:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                found += [command] if command and not command.startswith("sshd") else []
+        except OSError:
+            continue
+    return found
+
+
+def test_after_every_way_to_end_a_job_only_runs_checkpoints_and_the_harness_are_left(bed: Bed) -> None:
+    before, training = owned(bed), tree(bed.container)
+    homes = {machine.name: tree(machine.user.home) for machine in (bed.gate, bed.pve1, bed.ct129)}
+
+    done = bed.json("eval")["result"]["run_id"]
+
+    bed.hold("evaluation")
+    child = bed.begin("eval", "--again", "--json")
+    stopped = line_with(child.stderr, "run ").split()[1]
+    bed.reached("evaluation")
+    bed.release("evaluation")
+    assert bed.json("stop", stopped)["state"] in ("stopped", "finished")
+    child.communicate(timeout=60)
+
+    wrong = bed.other_config("wrong.toml", evaluation={"python": "/no/python3"})
+    assert "/no/python3" in bed.run("--config", wrong, "eval", "--again").failed(1)
+
+    large = bed.save_large(5000, 48)
+    child = bed.begin("fetch", "--json")
+    line_with(child.stderr, "moving")
+    until(lambda: list(bed.evaluations.glob("checkpoints/*/step_5000/.*.part")), "a piece of it")
+    child.send_signal(signal.SIGINT)
+    assert child.wait(60) == 130
+    child.communicate()
+    (piece,) = bed.evaluations.glob("checkpoints/*/step_5000/.*.part")
+    dry = bed.json("clean", "--dry-run")
+    assert dry["found"] == []
+    assert [kept["path"] for kept in dry["kept"]] == [os.fspath(piece)]  # a young one may be somebody's work
+    assert bed.json("fetch")["already_there"] is False  # it is continued
+    large.unlink()
+    large.parent.rmdir()
+
+    left = below(bed, owned(bed) - before)
+    assert left == {
+        ".dflash", f".dflash/{harness_file().name}", "runs", f"runs/{done}", f"runs/{stopped}", "checkpoints",
+        "checkpoints/slammed5",
+        *(f"checkpoints/slammed5/{step}" for step in ("step_4000", "step_5000")),
+        *(f"checkpoints/slammed5/{step}/{name}" for step in ("step_4000", "step_5000")
+          for name in ("checkpoint.pt", ".transfer.json")),
+    }  # fmt: skip
+    assert tree(bed.container) == training
+    assert {machine.name: tree(machine.user.home) for machine in (bed.gate, bed.pve1, bed.ct129)} == homes
+    assert processes(bed) == []
+    assert list(bed.temporary.iterdir()) == []
+    assert {path.name for path in bed.home.rglob("*") if path.is_file()} == {
+        "config.toml", "config", "known_hosts", *(f"id_{name}" for name in ("gate", "pve1", "ct129")),
+    }  # fmt: skip
