@@ -26,7 +26,7 @@ class Terminal:
         ways = [
             *(["a number"] if question.offers else []),
             question.free,
-            *(["- for none"] if question.optional else []),
+            *([f"- for {question.none}"] if question.optional else []),
         ]
         default = self._default(question)
         shown = f" [{plain(default)}]" if default else ""

@@ -260,11 +260,13 @@ def test_a_person_is_asked_and_may_take_what_is_offered(world: Desk, config: Pat
     person.type("")
     assert f"  1  {world.lab.root}/prompts.jsonl: 4 prompts, p0 first" in person.until("an absolute path [1]: ")
     person.type("")
-    person.until("an absolute path [1]: ")
+    offers = person.until("an absolute path [1]: ")
+    assert f"  1  {world.lab.root}: it is there\n" in offers
+    assert f"  2  {world.ct129.folder}/dflash: made at the first evaluation\n" in offers
     person.type(os.fspath(world.evaluations))
     assert f"  1  {world.lab.hidden_states}: 3 of 4 prompts" in person.until("an absolute path [1]: ")
     person.type("")
-    person.until("a path or a name, - for none")
+    person.until("a path or a name, - for python3")
     person.type(sys.executable)
     person.until("Which config.json on ct129 describes the drafter")
     person.until("- for none [-]: ")

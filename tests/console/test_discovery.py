@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from dflash_tui.console.discovery.containers import list_containers
-from dflash_tui.console.discovery.evaluation import find_evaluation, hidden_states_of, roots_of
+from dflash_tui.console.discovery.evaluation import find_evaluation, find_roots, hidden_states_of
 from dflash_tui.console.discovery.searching import MOST_FILES, search
 from dflash_tui.console.discovery.training import find_training
 from dflash_tui.hosts.container import ContainerHost
@@ -163,9 +163,21 @@ async def test_targets_prompts_and_hidden_states_are_offered_and_drafters_are_no
     assert f"{prompts}: 4 prompts, p0 first" in [offer.text for offer in found.prompts]
     assert f"{tmp_path}/lab/lines.jsonl" not in found.prompt_ids
     assert [offer.text for offer in hidden_states_of(found, prompts)] == [f"{lab.hidden_states}: 3 of 4 prompts"]
-    assert roots_of(found, prompts)[0].value == f"{tmp_path}/lab"
     assert f"{tmp_path}/lab/eval_results.json" in [offer.value for offer in found.results]
     assert tree(tmp_path) == before
+
+
+async def test_roots_are_offered_where_this_user_may_write(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    found = await find_roots(LocalHost(), os.fspath(home), f"{tmp_path}/prompts.jsonl")
+    assert [offer.text for offer in found] == [
+        f"{tmp_path}: it is there",
+        f"{home}/dflash: made at the first evaluation",
+    ]
+    # Nobody may write there, root included.
+    assert await find_roots(LocalHost(), "", "/proc/self/prompts.jsonl") == ()
+    assert list(home.iterdir()) == []
 
 
 async def test_pythons_that_have_torch_are_offered_with_its_version(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from dflash_tui.console.acts.init_places import evaluation_place, training_place
 from dflash_tui.console.acts.init_source import Question, Source
 from dflash_tui.console.acts.init_wishes import Wishes, check_flags, wrong_path
 from dflash_tui.console.answers import InitAnswer
-from dflash_tui.console.discovery.evaluation import FoundEvaluation, find_evaluation, hidden_states_of, roots_of
+from dflash_tui.console.discovery.evaluation import FoundEvaluation, find_evaluation, find_roots, hidden_states_of
 from dflash_tui.console.discovery.offers import Offer
 from dflash_tui.console.discovery.training import FoundTraining, find_training
 from dflash_tui.hosts.asking import Ask
@@ -116,9 +116,7 @@ async def _evaluation(
     ask = partial(_path, source, host=host)
     target = wishes.target or await ask("--target", "Which folder is the target model?", found.targets)
     prompts = wishes.prompts or await ask("--prompts", "Which file has the prompts?", found.prompts)
-    root = wishes.root or await ask(
-        "--root", "Which folder may receive runs and checkpoints?", roots_of(found, prompts)
-    )
+    root = wishes.root or await _root(host, found.home, prompts, source, hosts)
     new = Offer(f"{root.rstrip('/')}/hidden_states", "dflash-tui capture fills it")
     states = wishes.hidden_states or (
         await ask(
@@ -130,15 +128,23 @@ async def _evaluation(
     python = wishes.python or await source.answer(
         Question(
             "--python",
-            "Which Python there has torch?",
+            f"Which Python on {host} has torch?",
             "a path or a name",
             lambda said: "",
             found.pythons,
             optional=True,
+            none="python3",
         )
     )
     made = EvaluationConfig(host, root, target, prompts, tuple(states))
     return (EvaluationConfig(host, root, target, prompts, tuple(states), python) if python else made), found
+
+
+async def _root(host: str, home: str, prompts: str, source: Source, hosts: InitHosts) -> str:
+    nothing: tuple[Offer, ...] = ()
+    find = partial(find_roots, home=home, prompts=prompts)
+    offers = await hosts.look(host, "", find, nothing) if source.looks else nothing
+    return await _path(source, "--root", "Which folder may receive runs and checkpoints?", offers, host=host)
 
 
 async def _drafter_config(host: str, wishes: Wishes, source: Source, found: FoundEvaluation) -> str:

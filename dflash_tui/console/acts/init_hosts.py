@@ -63,9 +63,11 @@ class InitHosts:
     async def look(
         self, name: str, what: str, find: Callable[[Host], Coroutine[Any, Any, T]], nothing: T, *, must: bool = False
     ) -> T:
-        """Look at a host. One that can't be looked at raises HostError, or is told and shows nothing, as the source of
-        answers has it; `must`: the answer depends on it. Raises ConsoleError for a key that nobody accepted."""
-        self._told(f"looking on {name} {what} …")
+        """Look at a host; `what` for is told, where it takes a while. One that can't be looked at raises HostError, or
+        is told and shows nothing, as the source of answers has it; `must`: the answer depends on it. Raises
+        ConsoleError for a key that nobody accepted."""
+        if what:
+            self._told(f"looking on {name} {what} …")
         try:
             return await find(self._open(name))
         except HostKeyUnknown as error:

@@ -13,7 +13,8 @@ from dflash_tui.console.discovery.offers import Offer
 @dataclass(frozen=True)
 class Question:
     """What the flag `flag` would say. `free` describes an answer of one's own; `wrong` tells what is wrong with it, or
-    "". `optional`: "" is an answer. `sure`: the first offer is the likely one and may be taken unasked."""
+    "". `optional`: "" is an answer, which means `none`. `sure`: the first offer is the likely one and may be taken
+    unasked."""
 
     flag: str
     text: str
@@ -21,6 +22,7 @@ class Question:
     wrong: Callable[[str], str]
     offers: tuple[Offer, ...] = ()
     optional: bool = False
+    none: str = "none"
     sure: bool = True
 
 

@@ -152,13 +152,24 @@ async def _results(host: Host, seen: Sequence[Seen]) -> tuple[Offer, ...]:
     return tuple(offers)
 
 
-def roots_of(found: FoundEvaluation, prompts: str) -> tuple[Offer, ...]:
-    """Where runs could be kept: beside the prompts, or in HOME."""
+async def find_roots(host: Host, home: str, prompts: str) -> tuple[Offer, ...]:
+    """Where runs could be kept: beside the prompts or in HOME, as far as this user may write there."""
     beside = posixpath.dirname(prompts)
     wanted = [beside] if beside not in ("", "/") else []
-    if found.home:
-        wanted.append(posixpath.join(found.home, "dflash"))
-    return tuple(Offer(path, "made at the first evaluation, where it is not there") for path in dict.fromkeys(wanted))
+    if home:
+        wanted.append(posixpath.join(home, "dflash"))
+    offers = []
+    for path in dict.fromkeys(wanted):
+        there = path
+        while there != "/" and not await _true(host, "-e", there):
+            there = posixpath.dirname(there)
+        if await _true(host, "-w", there):
+            offers.append(Offer(path, "it is there" if there == path else "made at the first evaluation"))
+    return tuple(offers)
+
+
+async def _true(host: Host, test: str, path: str) -> bool:
+    return (await host.run(["test", test, path], timeout=20, check=False)).status == 0
 
 
 def _object(data: bytes) -> dict[str, Any]:
