@@ -59,8 +59,10 @@ def external(run_dir: Path) -> None:
         with alone(guarded.files, waits) as waited:
             if waited:
                 guarded = guard(request.command, request.results, request.inputs, root, run_dir)
-            status, last, journal = _guarded_run(run_dir, request, guarded)
-        _note_link(run_dir, manifest, before)
+            try:
+                status, last, journal = _guarded_run(run_dir, request, guarded)
+            finally:
+                _note_link(run_dir, manifest, before)
         if status != 0:
             raise HarnessError(_failure(request, status, last))
         found = outputs(run_dir, request, [file for file in journal.files if (run_dir / file.written).is_file()])
@@ -69,7 +71,11 @@ def external(run_dir: Path) -> None:
 
 
 def _check(request: ExternalRequest) -> None:
-    if request.script and sha256(Path(request.script)) != request.script_sha256:
+    try:
+        same = not request.script or sha256(Path(request.script)) == request.script_sha256
+    except OSError as error:
+        raise HarnessError(f"{request.script}: can't be read any more ({error.strerror})") from error
+    if not same:
         raise HarnessError(f"{request.script}: has changed since this run was planned; evaluate again")
 
 

@@ -25,6 +25,7 @@ from dflash_tui.console.acts.shown import pin_shown
 from dflash_tui.console.acts.stop import stop_run
 from dflash_tui.console.console import Console
 from dflash_tui.console.errors import ConsoleError
+from dflash_tui.evals import attach
 from dflash_tui.evals.errors import EvaluationError, EvaluationRefused, RunEnded
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.records.codec import loads
@@ -200,6 +201,16 @@ async def test_the_same_request_is_answered_once_and_a_changed_script_is_another
     assert not (await evaluate_external(console, again=True)).existing
 
 
+async def test_what_another_workstation_has_asked_is_answered_by_its_run(own: Own) -> None:
+    console = own.uses("write:")
+    first = await evaluate_external(console)
+    other = Console(console.config, Store(own.bench.root / "other"), console.hosts)
+    again = await evaluate_external(other)
+    assert (again.run_id, again.existing) == (first.run_id, True)
+    assert again.evaluation.pooled == first.evaluation.pooled
+    assert len(list(own.runs.iterdir())) == 1
+
+
 async def test_a_failed_script_is_told_with_its_last_line(own: Own) -> None:
     with pytest.raises(RunEnded, match=r"failed: .*run_eval.py ended with status 3: out of memory"):
         await evaluate_external(own.uses("half:", "err:out of memory", "end:3"))
@@ -269,6 +280,22 @@ async def test_stop_ends_it_and_puts_the_old_file_back(own: Own) -> None:
     stopped = await stop_run(console, console.state.evaluation.run_id)
     assert stopped.state == "stopped"
     with pytest.raises(RunEnded, match="stopped by SIGTERM"):
+        await job
+    assert own.fixed.read_bytes() == OLD
+
+
+async def test_a_run_that_is_killed_while_it_is_followed_is_lost_and_the_old_file_is_back(
+    own: Own, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attach, "ASK_SECONDS", 1.0)
+    gate = own.folder / "gate"
+    os.mkfifo(gate)
+    console = own.uses("half:", "say:begun", f"wait:{gate}")
+    job = asyncio.create_task(evaluate_external(console))
+    await until(lambda: "begun" in console.state.evaluation.log, "the script")
+    path = own.runs / console.state.evaluation.run_id / "process.json"
+    os.kill(loads(ProcessRecord, path.read_bytes(), "process.json").pid, signal.SIGKILL)
+    with pytest.raises(RunEnded, match="lost: the process is gone"):
         await job
     assert own.fixed.read_bytes() == OLD
 
