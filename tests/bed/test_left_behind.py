@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dflash_tui.evals.ship import harness_file
 from tests.bed.bed import Bed
+from tests.sshd import processes_with
 from tests.workstation import line_with, tree, until
 
 PLACES = ("/tmp", "/var", "/dev/shm", "/run", "/home", "/srv", "/opt", "/root")
@@ -15,10 +16,12 @@ PLACES = ("/tmp", "/var", "/dev/shm", "/run", "/home", "/srv", "/opt", "/root")
 
 
 def owned(bed: Bed) -> set[str]:
-    """Everything on this machine that belongs to the evaluation host's user, whose number nobody else has."""
+    """Everything on this machine that belongs to the evaluation host's user, whose number only users of other beds
+    have. What the bed itself notes is left out."""
     uid, found = bed.ct129.user.uid, set()
     for place in PLACES:
         for folder, folders, files in os.walk(place):
+            folders[:] = [name for name in folders if not _of_a_bed(bed, os.path.join(folder, name))]
             for name in (*folders, *files):
                 path = os.path.join(folder, name)
                 try:
@@ -29,6 +32,13 @@ def owned(bed: Bed) -> set[str]:
     return found
 
 
+def _of_a_bed(bed: Bed, path: str) -> bool:
+    """Whether it is another bed's, or this one's own."""
+    return path == os.fspath(bed.marks) or (
+        path.startswith("/tmp/dflash-") and not path.startswith(os.fspath(bed.root))
+    )
+
+
 def below(bed: Bed, paths: set[str]) -> set[str]:
     """The paths below the evaluation root, from there; run directories by their name alone."""
     assert all(Path(path).is_relative_to(bed.evaluations) for path in paths), paths
@@ -37,16 +47,9 @@ def below(bed: Bed, paths: set[str]) -> set[str]:
 
 
 def processes(bed: Bed) -> list[str]:
-    """What that user still runs, sshd's own processes apart."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and entry.stat().st_uid == bed.ct129.user.uid:
-                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                found += [command] if command and not command.startswith("sshd") else []
-        except OSError:
-            continue
-    return found
+    """What runs of the product on the evaluation host."""
+    commands = (Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_with(os.fspath(bed.python_there.parent)))
+    return [os.fsdecode(command) for command in commands if b"sshd" not in command]
 
 
 def test_after_every_way_to_end_a_job_only_runs_checkpoints_and_the_harness_are_left(bed: Bed) -> None:
