@@ -13,6 +13,10 @@ class EvaluationRefused(EvaluationError):
     """Preflight found something that makes the evaluation impossible or its numbers worthless."""
 
 
+class EndedAtLogout(EvaluationError):
+    """The host would end at logout what is left running there; nothing was begun."""
+
+
 class RunEnded(EvaluationError):
     """A run that was started has ended without a result. `state` is failed, stopped or lost."""
 

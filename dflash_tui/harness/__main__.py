@@ -9,12 +9,15 @@ external RUN_DIR                 the user's own script, as RUN_DIR/manifest.json
 external-look                    what such a run would keep safe: JSON request and answer, as survey
 recover ROOT                     put back the files that such runs below ROOT did not live to put back
 capture RUN_DIR [--foreground]   carry out RUN_DIR/capture.json, when its turn has come
+… --attached                     each of these in this process, until standard input ends: where nothing can be left
+                                running
 state RUN_DIR                   one word: starting, running, finished, failed, stopped, lost
 stop RUN_DIR                    end it (SIGTERM)
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -24,19 +27,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dflash_tui.harness import claim, machine, process, rundir, several, turn
-from dflash_tui.harness.errors import HarnessError, TorchMissing
+from dflash_tui.harness import attached, claim, logout, machine, process, rundir, several, turn
+from dflash_tui.harness.errors import EndedAtLogout, HarnessError, TorchMissing
 from dflash_tui.records import codec
 
 if TYPE_CHECKING:
     from dflash_tui.harness.shared import Shared
 
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-DONE, FAILED, USAGE = 0, 1, 2
+DONE, FAILED, USAGE, ENDED_AT_LOGOUT = 0, 1, 2, 3
 
 
 def main(argv: list[str]) -> int:
-    """Run one command; the exit status is 0 (done), 1 (failed, one sentence on stderr), 2 (usage) or 130 (stopped)."""
+    """Run one command; the exit status is 0 (done), 1 (failed, one sentence on stderr), 2 (usage), 3 (nothing was
+    begun, because this host would end it at logout; one sentence) or 130 (stopped)."""
     command, rest = (argv[0], argv[1:]) if argv else ("", [])
     try:
         if command == "survey" and not rest:
@@ -46,9 +50,14 @@ def main(argv: list[str]) -> int:
         run_dirs = [Path(folder).resolve() for folder in folders]
         several_taken = command == "evaluate" and run_dirs
         one_taken = command in ("external", "capture") and len(run_dirs) == 1
-        if (several_taken or one_taken) and options <= {"--foreground"}:
+        begins = several_taken or one_taken
+        if begins and "--attached" in options and options <= {"--attached", "--once"}:
+            return _held(command, run_dirs, once="--once" in options)
+        if begins and "--foreground" not in options:
+            logout.leave_session()
+        if begins and options <= {"--foreground"}:
             return _work(command, run_dirs, detached=not options)
-        if (several_taken or one_taken) and command != "capture" and options == {"--once"}:
+        if begins and command != "capture" and options == {"--once"}:
             return _once(command, run_dirs)
         if command == "external-look" and not rest:
             return _look()
@@ -59,6 +68,9 @@ def main(argv: list[str]) -> int:
         if len(rest) == 1 and command == "stop":
             print("stopping" if process.stop(Path(rest[0])) else "not running")
             return DONE
+    except EndedAtLogout as error:
+        print(error, file=sys.stderr)
+        return ENDED_AT_LOGOUT
     except HarnessError as error:
         print(error, file=sys.stderr)
         return FAILED
@@ -93,7 +105,8 @@ def _recover(root: Path) -> int:
     from dflash_tui.harness.external_recovery import recover
 
     for sentence in recover(root.resolve()):
-        print(sentence)
+        sys.stdout.buffer.write(f"{sentence}\n".encode("utf-8", "backslashreplace"))  # a file's name may be no text
+    sys.stdout.flush()
     return DONE
 
 
@@ -120,6 +133,25 @@ def _once(command: str, run_dirs: list[Path]) -> int:
         claim.discard(first)
         print(codec.dumps({"answered_by": other}))
         return DONE
+
+
+def _held(command: str, run_dirs: list[Path], *, once: bool) -> int:
+    with contextlib.ExitStack() as alone:
+        if once:
+            alone.enter_context(claim.alone(run_dirs[0]))
+            if other := claim.same(run_dirs[0]):
+                claim.discard(run_dirs[0])
+                print(codec.dumps({"answered_by": other}), flush=True)
+                run_dirs = run_dirs[1:]
+        if not run_dirs:
+            return DONE
+        work, carry = _prepared(command, run_dirs)
+
+        def started() -> None:
+            alone.close()
+            attached.hold(run_dirs[0])
+
+        return carry(run_dirs[0], work, started)
 
 
 def _work(command: str, run_dirs: list[Path], *, detached: bool) -> int:

@@ -31,5 +31,9 @@ class TorchMissing(HarnessError):
     """This Python has no torch."""
 
 
+class EndedAtLogout(HarnessError):
+    """This host ends what a login session started; nothing was begun."""
+
+
 class Stopped(BaseException):
     """SIGTERM arrived. Not an `Exception`: nothing that handles a failed prompt may swallow it."""

@@ -29,7 +29,7 @@ class Probe:
 
 
 async def probe(name: str, address: SshAddress, *, jump_only: bool = False) -> Probe:
-    """Connect, look, and close again. No command is run; on a `jump_only` host no session is asked for, not even SFTP's.
+    """Connect, look, and close again. No command is run; on a `jump_only` host no session is asked for, not even SFTP.
     Raises HostError."""
     began = time.monotonic()
     connections = await connect(name, address)

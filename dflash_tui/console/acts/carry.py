@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts.follow import ask, follow, start
+from dflash_tui.console.acts.follow import ask, follow, held, start
 from dflash_tui.console.acts.reattach import begun, take_over
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE
@@ -116,6 +116,7 @@ def tell_left(console: Console, job: str) -> None:
     if pane.job != job or pane.state != "running":
         console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
         return
-    sentence = f"{pane.run_id} goes on at {pane.host}; the same request finds it again"
+    found = "it ends when this console closes" if held(console, pane.run_id) else "the same request finds it again"
+    sentence = f"{pane.run_id} goes on at {pane.host}; {found}"
     console.emit(happened.Noticed("info", sentence))
     console.emit(happened.EvaluationEnded(job, pane.run_id, "stopped", error=sentence))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from dflash_tui.console import events as happened
 from dflash_tui.evals import launch
 from dflash_tui.evals.attach import Attachment, RunUpdate
+from dflash_tui.evals.errors import EndedAtLogout
 from dflash_tui.hosts.base import HostUnreachable
+from dflash_tui.hosts.launchers import parse_prefix
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
@@ -29,7 +31,8 @@ async def follow(console: Console, job: str, run_id: str, run_dir: str, harness:
         nonlocal lost
         if update.lost_link:
             if not lost:
-                console.emit(happened.Noticed("warn", f"{update.lost_link}; {run_id} goes on and is looked for"))
+                goes_on = "ends when its host notices; it" if held(console, run_id) else "goes on and"
+                console.emit(happened.Noticed("warn", f"{update.lost_link}; {run_id} {goes_on} is looked for"))
             lost = True
             return
         if lost:
@@ -55,24 +58,63 @@ async def start(
 ) -> str:
     """Start ``evaluate`` or ``capture`` detached; the id of the run that works, which with `once` may be another one
     (see `launch.start`). A link that breaks meanwhile is no failure: whether work has begun only its host knows, so it
-    is not started twice but followed. Raises HostError, EvaluationError."""
+    is not started twice but followed.
+
+    Where nothing can be left running the run is held by a job of this console, and that is said. Raises HostError,
+    EvaluationError."""
     host = console.evaluation_host
-    starting = asyncio.create_task(
-        launch.start(host, console.evaluation.python, harness, command, run_dir, once=once, beside=beside),
-        name="launch",
-    )
+    words = (host, console.evaluation.python, harness, command, run_dir)
+    why = _unable(console)
+    if host.detaches:
+        starting = asyncio.create_task(launch.start(*words, once=once, beside=beside), name="launch")
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            # Cancelled now, the half-started process would be killed and the run directory stay behind without one.
+            await asyncio.wait({starting}, timeout=LAUNCH_SECONDS)
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            raise
+        except HostUnreachable as error:
+            return _uncertain(console, run_id, error)
+        except EndedAtLogout as error:
+            why = str(error)
+    recorded: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    console.do(launch.hold(*words, recorded, once=once, beside=beside), _held(run_id))
     try:
-        return await asyncio.shield(starting)
-    except asyncio.CancelledError:
-        # Cancelled now, the half-started process would be killed and the run directory stay behind without one.
-        await asyncio.wait({starting}, timeout=LAUNCH_SECONDS)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        raise
+        works = await asyncio.shield(recorded)
     except HostUnreachable as error:
-        sentence = f"{error}; whether {run_id} has begun is asked when {host.name} answers again"
+        return _uncertain(console, run_id, error)
+    if works == run_id or beside:
+        sentence = f"{why}: {works} ends when this console closes or the link breaks"
         console.emit(happened.Noticed("warn", sentence))
-        return run_id
+    return works
+
+
+def _unable(console: Console) -> str:
+    """Why nothing can be left running on the evaluation host."""
+    name = console.evaluation.host
+    item = console.config.hosts.get(name)
+    if item is not None and item.attached:
+        return f"hosts.{name}.attached is set"
+    prefix = parse_prefix(item.container, name) if item is not None and item.container else None
+    tool = prefix.tool if prefix is not None and not prefix.detaches else name
+    return f"{tool} can't leave a program running"
+
+
+def _held(run_id: str) -> str:
+    return f"hold {run_id}"
+
+
+def held(console: Console, run_id: str) -> bool:
+    """Whether a run lives only while this console does."""
+    return console.does(_held(run_id))
+
+
+def _uncertain(console: Console, run_id: str, error: HostUnreachable) -> str:
+    sentence = f"{error}; whether {run_id} has begun is asked when {console.evaluation_host.name} answers again"
+    console.emit(happened.Noticed("warn", sentence))
+    return run_id
 
 
 async def ask(console: Console, run_dir: str, harness: str, home: Path) -> RunUpdate:
