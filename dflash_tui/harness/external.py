@@ -16,7 +16,7 @@ from typing import Any
 
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_child import Child, end_all, marked
+from dflash_tui.harness.external_child import Child, counted, end_all, marked
 from dflash_tui.harness.external_guard import mark, put_aside, sha256
 from dflash_tui.harness.external_output import MOST_KEPT, Bars, Mark, Stream
 from dflash_tui.harness.external_outputs import outputs
@@ -123,7 +123,7 @@ def _watch(run_dir: Path, request: ExternalRequest, child: Child) -> tuple[int, 
         while any(marked(run_dir)) and time.monotonic() < deadline:
             listening.take(LOOK_SECONDS / 10)
         if ended := end_all(run_dir):
-            rundir.say(run_dir, f"{ended} processes that the script had left behind were ended")
+            rundir.say(run_dir, f"what the script had left behind was ended: {counted(ended)}")
         while listening.take(0):
             pass
         last = listening.close()

@@ -138,3 +138,8 @@ def marked(run_dir: Path) -> Iterator[int]:
             with contextlib.suppress(OSError):
                 if mark in (folder / "environ").read_bytes().split(b"\0") and start_ticks(int(folder.name)) is not None:
                     yield int(folder.name)
+
+
+def counted(processes: int) -> str:
+    """How many, in words."""
+    return f"{processes} process" if processes == 1 else f"{processes} processes"

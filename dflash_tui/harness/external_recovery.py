@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_child import end_all
+from dflash_tui.harness.external_child import counted, end_all
 from dflash_tui.harness.external_guard import KEPT, put_back, sync
 from dflash_tui.records.external import Guarded, Journal
 
@@ -80,7 +80,7 @@ def settle(run_dir: Path, wait: Callable[[Path], None] | None = None) -> str:
                 return ""
             ended = end_all(run_dir)
             if ended:
-                rundir.say(run_dir, f"{ended} processes of the script still ran and were ended")
+                rundir.say(run_dir, f"what the script had started still ran and was ended: {counted(ended)}")
             journal, moved = restore(run_dir, journal)
     except BlockingIOError:
         return ""
@@ -109,6 +109,8 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
         moved += [file] if back.moved else []
     if failed:
         raise HarnessError("; ".join(failed))
+    with contextlib.suppress(OSError):  # there may be none
+        (run_dir / KEPT).rmdir()
     return written(run_dir, replace(journal, state="restored")), moved
 
 

@@ -128,5 +128,3 @@ def until(true: Callable[[], object], what: str) -> None:
     while not true():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.01)
-
-

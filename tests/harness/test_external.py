@@ -189,7 +189,7 @@ def test_what_the_script_leaves_behind_is_ended_before_the_old_file_comes_back(t
     os.mkfifo(gate)
     run_dir = there.run("write:", f"child:{gate}:{there.fixed}:{late}")
     assert ending(run_dir).state == "finished"
-    assert "1 processes that the script had left behind were ended" in log(run_dir)
+    assert "what the script had left behind was ended: 1 process\n" in log(run_dir)
     with pytest.raises(OSError, match="No such device"):  # nobody reads it any more
         os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
     assert there.is_as_before()
@@ -309,9 +309,7 @@ def elsewhere() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("word", ["write:", "append:", "replace:", "drop:", "touch:"])
-def test_on_another_file_system_the_bytes_come_back_with_time_and_mode(
-    there: Lab, elsewhere: Path, word: str
-) -> None:
+def test_on_another_file_system_the_bytes_come_back_with_time_and_mode(there: Lab, elsewhere: Path, word: str) -> None:
     assert elsewhere.stat().st_dev != there.root.stat().st_dev
     far = elsewhere / "far.json"
     far.write_bytes(OLD)

@@ -108,5 +108,3 @@ def test_a_bar_that_is_full_or_stands_still_gives_way() -> None:
     assert bars.take(Mark(1, 7, "other")) is None
     clock[0] = 11.0
     assert bars.take(Mark(2, 7, "other"))
-
-

@@ -170,7 +170,7 @@ def test_what_a_killed_run_left_running_is_ended_before_files_come_back(there: L
     running.wait(60)
     recovered = harness("recover", there.root)
     assert recovered.stdout.startswith("run-1 did not live to put old files back"), recovered
-    assert "1 processes of the script still ran and were ended" in log(run_dir)
+    assert "what the script had started still ran and was ended: 1 process\n" in log(run_dir)
     with pytest.raises(OSError, match="No such device"):
         os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
     assert there.is_as_before()
