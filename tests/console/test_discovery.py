@@ -117,9 +117,16 @@ async def test_what_is_deep_or_in_skipped_folders_is_not_searched(tmp_path: Path
     put(tmp_path / "a/b/c/d/e/near.log")
     put(tmp_path / "a/b/c/d/e/f/g/far.log")
     put(tmp_path / ".git/hidden.log")
+    put(tmp_path / "dev/mine.log", age=9)
     found, whole = await search(LocalHost(), [os.fspath(tmp_path)], ["*.log"])
-    assert [item.name for item in found] == ["near.log"]
+    assert [item.name for item in found] == ["near.log", "mine.log"]
     assert whole
+
+
+async def test_what_the_kernel_shows_as_files_is_not_searched() -> None:
+    found, _ = await search(LocalHost(), [], ["cmdline", "passwd"], named=["/"])
+    assert "/etc/passwd" in [item.path for item in found]
+    assert not [item.path for item in found if item.path.startswith(("/proc/", "/sys/", "/dev/"))]
 
 
 @pytest.fixture
@@ -165,6 +172,24 @@ async def test_targets_prompts_and_hidden_states_are_offered_and_drafters_are_no
     assert [offer.text for offer in hidden_states_of(found, prompts)] == [f"{lab.hidden_states}: 3 of 4 prompts"]
     assert f"{tmp_path}/lab/eval_results.json" in [offer.value for offer in found.results]
     assert tree(tmp_path) == before
+
+
+async def test_what_a_host_says_stays_in_one_line_of_a_length(tmp_path: Path) -> None:
+    put(tmp_path / "prompts.jsonl", json.dumps({"id": "a\n  9  /etc/passwd" + "x" * 500, "prompt": "p"}) + "\n")
+    found = await find_evaluation(LocalHost(), [os.fspath(tmp_path)])
+    (offer,) = [offer for offer in found.prompts if offer.value == f"{tmp_path}/prompts.jsonl"]
+    assert "\n" not in offer.text
+    assert len(offer.text) < len(offer.value) + 130
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"architectures": "Qwen3ForCausalLM"}', '{"architectures": []}', "[" * 100_000]
+)
+async def test_a_config_that_describes_no_language_model_is_no_target(tmp_path: Path, text: str) -> None:
+    put(tmp_path / "model" / "config.json", text)
+    put(tmp_path / "model" / "model.safetensors")
+    found = await find_evaluation(LocalHost(), [os.fspath(tmp_path)])
+    assert not [offer for offer in found.targets if offer.value.startswith(os.fspath(tmp_path))]
 
 
 async def test_roots_are_offered_where_this_user_may_write(tmp_path: Path) -> None:

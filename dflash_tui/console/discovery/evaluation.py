@@ -17,7 +17,7 @@ from dflash_tui.hosts.base import Host, HostError, HostKeyRefused, HostUnreachab
 _NAMES = ("config.json", "*.safetensors", "*.jsonl", "python", "*results*.json")
 _CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 _CONFIG_BYTES = 1 << 20
-_PROMPTS_BYTES = 1 << 20
+_PROMPTS_BYTES = 4 << 20
 _PYTHON_SECONDS = 10.0
 _MOST_READ = 12
 _MOST_CONFIGS = 24

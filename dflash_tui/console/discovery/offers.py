@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_LONGEST = 120  # characters of a reason
+
 
 @dataclass(frozen=True)
 class Offer:
@@ -16,6 +18,7 @@ class Offer:
 
     @property
     def text(self) -> str:
-        """The offer in one line."""
+        """The offer in one line; a host may have put anything into it."""
         name = self.shown or self.value
-        return f"{name}: {self.why}" if self.why else name
+        text = f"{name}: {self.why[:_LONGEST]}" if self.why else name
+        return text.replace("\n", " ")

@@ -15,7 +15,8 @@ MOST_FILES = 4000
 DEPTH = 6  # folders below a place that is searched
 USUAL = ("/workspace", "/data", "/root", "/mnt", "/scratch", "/models", "/opt", "/srv", "/runs", "/storage", "/tank")
 _CACHES = ("/.cache/huggingface/hub",)  # below HOME; too deep to be met from there
-_SKIPPED = (".git", "node_modules", "__pycache__", "site-packages", "proc", "sys", "dev", ".dflash", "snapd")
+_SKIPPED = (".git", "node_modules", "__pycache__", "site-packages", ".dflash")
+_KERNEL = ("/proc", "/sys", "/dev")
 _ARGUMENTS = 60_000  # bytes of one command: a login shell takes it as one argument of at most 128 KiB
 _MOST_BYTES = 8 << 20
 _STAT = re.compile(r"^([0-9a-f]+) (\d+) (-?\d+) (/.*)$")
@@ -62,7 +63,7 @@ async def search(
     first = [f"{place.rstrip('/')}/" for place in named]
     roots = [f"{place.rstrip('/')}/" for place in places if place.strip("/")]
     argv = ["find", *dict.fromkeys((*first, *roots)), "-maxdepth", str(DEPTH)]
-    argv += ["(", *_either(_SKIPPED), ")", "-prune", "-o"]
+    argv += ["(", *_either(_SKIPPED), "-o", *_either(_KERNEL, "-path"), ")", "-prune", "-o"]
     argv += ["(", "-type", "f", "-o", "-type", "l", ")", "(", *_either(names), ")", "-print"]
     paths = await lines_of(host, argv, seconds=SEARCH_SECONDS, most=MOST_FILES + 1)
     distinct = {re.sub("/+", "/", path): None for path in paths if path.startswith("/")}
@@ -117,8 +118,8 @@ async def _part(host: Host, seen: Seen, offset: int, length: int) -> bytes:
         return b""
 
 
-def _either(names: Sequence[str]) -> list[str]:
-    return [word for name in names for word in ("-o", "-name", name)][1:]
+def _either(patterns: Sequence[str], test: str = "-name") -> list[str]:
+    return [word for pattern in patterns for word in ("-o", test, pattern)][1:]
 
 
 def _batches(paths: Sequence[str]) -> Iterable[list[str]]:
