@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ _LAST_LINE = 4096
 def working(runs: Path) -> list[SurveyedRun]:
     """Every run below `runs` whose process is alive, the earliest started first. What can't be read is left out: it is
     somebody else's, or has just gone."""
-    found: list[tuple[str, SurveyedRun]] = []
+    found: list[tuple[str, int, SurveyedRun]] = []
     try:
         folders = [Path(entry.path) for entry in os.scandir(runs) if entry.is_dir(follow_symlinks=False)]
     except OSError:
@@ -32,9 +33,12 @@ def working(runs: Path) -> list[SurveyedRun]:
         except HarnessError:
             continue
         if process.running(its):
-            run = SurveyedRun(folder.name, request_id(folder), _phase(folder), memory_held(its.pid))
-            found.append((its.started_at, run))
-    return [run for _, run in sorted(found, key=lambda pair: (pair[0], pair[1].run_id))]
+            run = SurveyedRun(folder.name, request_id(folder), _phase(folder), None)
+            found.append((its.started_at, its.pid, run))
+    found.sort(key=lambda item: (item[0], item[2].phase == QUEUED, item[2].run_id))
+    held = {pid: memory_held(pid) for _, pid, _ in found}
+    # One process may carry several runs: its memory is told once.
+    return [replace(run, memory=held.pop(pid, 0)) for _, pid, run in found]
 
 
 def request_id(run_dir: Path) -> str:

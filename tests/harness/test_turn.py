@@ -155,6 +155,16 @@ def test_turns_leave_nothing_on_the_disk(runs: Runs) -> None:
     assert {path.name for path in runs.folder.parent.iterdir()} == {"runs"}
 
 
+def test_the_memory_of_a_process_that_carries_several_runs_is_told_once(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        process.record(tmp_path / name)
+    first, second = working(tmp_path)
+    assert (first.run_id, second.run_id) == ("one", "two")
+    assert first.memory
+    assert second.memory == 0
+
+
 def test_runs_of_another_root_are_not_waited_for(runs: Runs, tmp_path: Path) -> None:
     runs.begin("one")
     until(lambda: runs.works("one"), "the first")
