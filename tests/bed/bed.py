@@ -155,8 +155,9 @@ def _standing(root: Path, net: Network) -> Iterator[Bed]:
         (root / name).mkdir()
     pct = Pct(root / "pve1")
     python, binds = python_for_others(root / "ct129", root / "marks")
-    jumper = User("jump", 60_001, root / "gate" / "home", "/usr/sbin/nologin")
-    evaluator = User("eva", 60_002, root / "ct129" / "home")
+    uid = 100_000 + 2 * os.getpid()  # nobody else's, nor of another run
+    jumper = User("jump", uid, root / "gate" / "home", "/usr/sbin/nologin")
+    evaluator = User("eva", uid + 1, root / "ct129" / "home")
     gate = Machine(net, "gate", training_link.address, root / "gate", jumper, extra=("AllowTcpForwarding yes",))
     path = f"{root}/pve1:/usr/sbin:/usr/bin:/sbin:/bin"
     hypervisor = User("root", 0, root / "pve1" / "home")

@@ -3,21 +3,21 @@ reach. By keys alone, without a screen, and with the app or the evaluation kille
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from textual.pilot import Pilot
 
 from dflash_tui.console.state import State
 from dflash_tui.results.evaluation import from_run
 from dflash_tui.tui.app import DflashApp
 from tests.bed.bed import Bed
 from tests.bed.screen import Screen
+from tests.pilot import screen_text
+from tests.pilot import until as seen
 from tests.workstation import FILES_OF_A_RUN, SECONDS, line_with, tree, until
 
 
@@ -60,21 +60,6 @@ def step(state: State) -> int | None:
     return state.training.progress.step if state.training.progress else None
 
 
-async def shown(pilot: Pilot[None], app: DflashApp, seen: Callable[[State], bool], what: str) -> State:
-    """Wait until the app shows a state; fails when an evaluation failed meanwhile."""
-    async with asyncio.timeout(SECONDS):
-        while not seen(app.newest):
-            error = app.newest.evaluation.error
-            assert error is None, f"while waiting for {what}: {error}"
-            await pilot.pause(0.05)
-    return app.newest
-
-
-def screen_text(app: DflashApp) -> str:
-    """What the terminal shows now."""
-    return "\n".join("".join(part.text for part in strip) for strip in app.screen._compositor.render_strips())
-
-
 def right_column(text: str) -> str:
     """The panels on the right, without their frames."""
     return "\n".join(line.split("││")[-1].strip(" │") for line in text.splitlines() if "││" in line)
@@ -88,12 +73,12 @@ async def test_from_start_to_the_results_row_by_keys(bed: Bed) -> None:
         app = DflashApp(connect=session.connect)
         try:
             async with app.run_test(size=(120, 40)) as pilot:
-                await shown(pilot, app, lambda s: s.training.newest is not None, "a saved checkpoint")
-                await shown(pilot, app, lambda s: step(s) == 5329, "the log")
+                await seen(pilot, app, lambda s: s.training.newest is not None, "a saved checkpoint")
+                await seen(pilot, app, lambda s: step(s) == 5329, "the log")
                 newest = bed.grow_log(11)
-                await shown(pilot, app, lambda s: step(s) == newest, "the log's growth")
+                await seen(pilot, app, lambda s: step(s) == newest, "the log's growth")
                 await pilot.press("e")
-                state = await shown(pilot, app, lambda s: s.evaluation.state == "done", "the results")
+                state = await seen(pilot, app, lambda s: s.evaluation.state == "done", "the results")
                 await pilot.pause(0.6)
                 assert state.transfer.sha256 == sha256(source / "step_4000" / "checkpoint.pt")
                 assert state.results.current is not None
@@ -128,13 +113,18 @@ def test_fetch_and_eval_alone_without_a_screen(bed: Bed) -> None:
     assert bed.run_dirs() == {run_id}
 
 
-def test_an_app_that_was_killed_finds_its_run_running_and_then_finished(bed: Bed, screen: Screen) -> None:
+def begun(bed: Bed, screen: Screen, key: str) -> str:
+    """Start the app and an evaluation in it, which is held in its middle; the run."""
     bed.hold("evaluation")
     screen.start()
     screen.shows("step 5,329", "saved ◆4000")
-    screen.press("E")
+    screen.press(key)
     bed.reached("evaluation")
-    run_id = the_run(bed)
+    return the_run(bed)
+
+
+def test_an_app_that_was_killed_finds_its_run_running_and_then_finished(bed: Bed, screen: Screen) -> None:
+    run_id = begun(bed, screen, "E")
     process = bed.process(run_id)
     screen.kill()
     os.kill(process.pid, 0)  # the evaluation goes on without it
@@ -148,12 +138,7 @@ def test_an_app_that_was_killed_finds_its_run_running_and_then_finished(bed: Bed
 
 
 def test_a_killed_evaluation_is_shown_as_lost_with_its_last_log_line(bed: Bed, screen: Screen) -> None:
-    bed.hold("evaluation")
-    screen.start()
-    screen.shows("step 5,329", "saved ◆4000")
-    screen.press("e")
-    bed.reached("evaluation")
-    run_id = the_run(bed)
+    run_id = begun(bed, screen, "e")
     headless = bed.begin("eval", "--json")
     line_with(headless.stderr, "is followed")
     os.kill(bed.process(run_id).pid, signal.SIGKILL)

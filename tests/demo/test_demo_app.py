@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
-from textual.pilot import Pilot
-
-from dflash_tui.console.state import State
 from dflash_tui.demo.session import DemoSession
 from dflash_tui.tui.app import DflashApp
-
-PATIENCE = 150.0
-
-
-async def until(pilot: Pilot[None], app: DflashApp, seen: Callable[[State], bool], what: str) -> State:
-    """Wait until the app shows a state; fails when an evaluation failed meanwhile."""
-    async with asyncio.timeout(PATIENCE):
-        while not seen(app.newest):
-            error = app.newest.evaluation.error
-            assert error is None, f"while waiting for {what}: {error}"
-            await pilot.pause(0.1)
-    return app.newest
-
-
-def screen_text(app: DflashApp) -> str:
-    """What the terminal shows now, line by line."""
-    width, height = app.size
-    return (
-        "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
-        + f"\n{width}x{height}"
-    )
+from tests.pilot import screen_text, until
 
 
 async def test_from_start_to_the_results_row_by_keys_alone() -> None:
