@@ -17,7 +17,7 @@ HIDDEN = "(set)"
 @dataclass(frozen=True)
 class Resolved:
     """`tables` as the file would have them (hosts by name, baselines in a list); `defaults` are the dotted keys of what
-    the file leaves out. What says nothing (an empty text, no launcher) is in neither."""
+    the file leaves out. What says nothing (an empty text, no launcher) is in neither, unless the file has it."""
 
     tables: dict[str, Any]
     defaults: tuple[str, ...]
@@ -29,7 +29,7 @@ def resolve(config: Config, written: Mapping[str, Any]) -> Resolved:
     found: list[str] = []
 
     def place(table: str, record: Any, said: Mapping[str, Any], dotted: str, **filled: Any) -> dict[str, Any]:
-        values = dict(_values(table, record, filled))
+        values = dict(_values(table, record, said, filled))
         found.extend(f"{dotted}.{key}" for key in values if key not in said)
         return values
 
@@ -51,11 +51,11 @@ def resolve(config: Config, written: Mapping[str, Any]) -> Resolved:
     return Resolved({name: table for name, table in tables.items() if table}, tuple(found))
 
 
-def _values(table: str, record: Any, filled: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _values(table: str, record: Any, said: Mapping[str, Any], filled: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key in TABLES[table]:
         value = getattr(record, key)
         value = filled.get(key, value) if value in ("", ()) else value
-        if value not in ("", (), {}):
+        if key in said or value not in ("", (), {}):
             yield key, list(value) if isinstance(value, tuple) else value
 
 
