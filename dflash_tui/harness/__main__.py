@@ -89,7 +89,7 @@ def _survey() -> int:
 
 
 def _look() -> int:
-    from dflash_tui.harness.external_paths import looked
+    from dflash_tui.harness.external.paths import looked
     from dflash_tui.records.external import ExternalLook
 
     try:
@@ -102,7 +102,7 @@ def _look() -> int:
 
 
 def _recover(root: Path) -> int:
-    from dflash_tui.harness.external_recovery import recover
+    from dflash_tui.harness.external.recovery import recover
 
     for sentence in recover(root.resolve()):
         sys.stdout.buffer.write(f"{sentence}\n".encode("utf-8", "backslashreplace"))  # a file's name may be no text
@@ -114,7 +114,7 @@ def _state(run_dir: Path) -> int:
     """Who asks after a run that did not live to put old files back has them put back."""
     state = process.state(run_dir)
     if state != "running":
-        from dflash_tui.harness.external_recovery import settle
+        from dflash_tui.harness.external.recovery import settle
 
         settle(run_dir.resolve())
     print(state)
@@ -209,7 +209,7 @@ def _evaluations() -> Callable[[Path], None]:
 
 def _external(run_dir: Path) -> None:
     machine.step_aside()
-    from dflash_tui.harness.external import external
+    from dflash_tui.harness.external.run import external
 
     external(run_dir)
 

@@ -16,8 +16,8 @@ import pytest
 
 from dflash_tui.harness import rundir
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_guard import describe
-from dflash_tui.harness.external_paths import script_of
+from dflash_tui.harness.external.guard import describe
+from dflash_tui.harness.external.paths import script_of
 from dflash_tui.records.codec import dumps, loads
 from dflash_tui.records.external import ExternalLook, ExternalLooked
 from dflash_tui.records.process import ProgressRecord

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dflash_tui.harness.external_output import LONGEST_LINE, Bars, Mark, Stream
+from dflash_tui.harness.external.output import LONGEST_LINE, Bars, Mark, Stream
 from tests.harness.world import needed
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from dflash_tui.harness import process
-from dflash_tui.harness.external import external
-from dflash_tui.harness.external_recovery import recover
+from dflash_tui.harness.external.recovery import recover
+from dflash_tui.harness.external.run import external
 from tests.harness.external_world import OLD, Lab, ending, journal, lab, log, until
 from tests.harness.world import harness
 

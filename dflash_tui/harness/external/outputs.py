@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_guard import sha256
-from dflash_tui.harness.external_paths import RESULT_LIKE, WORK
+from dflash_tui.harness.external.guard import sha256
+from dflash_tui.harness.external.paths import RESULT_LIKE, WORK
 from dflash_tui.records.external import ExternalRequest, Guarded, Output
 
 MOST_OUTPUTS = 16

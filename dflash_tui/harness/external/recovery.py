@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_child import counted, end_all
-from dflash_tui.harness.external_guard import KEPT, put_back, sync
+from dflash_tui.harness.external.child import counted, end_all
+from dflash_tui.harness.external.guard import KEPT, put_back, sync
 from dflash_tui.records.external import Guarded, Journal
 
 

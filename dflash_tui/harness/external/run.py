@@ -16,12 +16,12 @@ from typing import Any
 
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_child import Child, counted, end_all, marked
-from dflash_tui.harness.external_guard import mark, put_aside, sha256
-from dflash_tui.harness.external_output import MOST_KEPT, Bars, Mark, Stream
-from dflash_tui.harness.external_outputs import outputs
-from dflash_tui.harness.external_paths import WORK, Guard, guard
-from dflash_tui.harness.external_recovery import alone, held, recover, restore, written
+from dflash_tui.harness.external.child import Child, counted, end_all, marked
+from dflash_tui.harness.external.guard import mark, put_aside, sha256
+from dflash_tui.harness.external.output import MOST_KEPT, Bars, Mark, Stream
+from dflash_tui.harness.external.outputs import outputs
+from dflash_tui.harness.external.paths import WORK, Guard, guard
+from dflash_tui.harness.external.recovery import alone, held, recover, restore, written
 from dflash_tui.harness.rundir import Progress
 from dflash_tui.records.external import JOURNAL_VERSION, ExternalRequest, Journal
 from dflash_tui.records.facts import Fact, Source

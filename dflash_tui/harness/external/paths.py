@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dflash_tui.harness import rundir
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external_guard import describe, sha256
+from dflash_tui.harness.external.guard import describe, sha256
 from dflash_tui.records.external import ExternalLook, ExternalLooked, Guarded
 
 WORK = "work"
