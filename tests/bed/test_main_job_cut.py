@@ -75,6 +75,9 @@ async def test_every_phase_survives_half_a_minute_without_a_link(bed: Bed) -> No
     def losses() -> int:
         return sum(isinstance(event, WatchLost) for event in told)
 
+    def restorations() -> int:
+        return sum(isinstance(event, WatchRestored) for event in told)
+
     def step() -> int | None:
         return console.state.training.progress.step if console.state.training.progress else None
 
@@ -101,6 +104,7 @@ async def test_every_phase_survives_half_a_minute_without_a_link(bed: Bed) -> No
                     assert arrived() < size
                 await so(lambda: bed.held("launch"), "the launch")
                 moved = console.state.transfer
+                await so(lambda: restorations() == 1, "the watch")
 
                 lost = losses()
                 async with pulled(bed.training_link, bed.evaluation_link):
@@ -132,7 +136,7 @@ async def test_every_phase_survives_half_a_minute_without_a_link(bed: Bed) -> No
     assert len((bed.marks / "launches").read_text().splitlines()) == 1
     assert_whole(bed, run_id, 90)
     assert moved.sha256 == sha256(source) == sha256(fetched / "checkpoint.pt")
-    assert sum(isinstance(event, WatchRestored) for event in told) == 2
+    assert restorations() == 2
     assert max(event.progress.attempt for event in told if isinstance(event, happened.TransferAdvanced)) > 1
     progressed = [event for event in told if isinstance(event, TrainingProgressed)]
     assert [line for event in progressed for line in event.new_lines] == bed.log.read_text().splitlines()
