@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import posixpath
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import BinaryIO
 from dflash_tui.evals import launch
 from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.hosts.base import FileMissing, Host, HostUnreachable, ReadShort
+from dflash_tui.hosts.shell import asked_together
 from dflash_tui.records.block import BlockRecord
 from dflash_tui.records.codec import dumps, loads
 from dflash_tui.records.external import Journal
@@ -59,6 +61,7 @@ class Attachment:
 
     def __init__(self, host: Host, python: str, harness: str, run_dir: str, home: Path) -> None:
         self.host, self.python, self.harness, self.run_dir, self.home = host, python, harness, run_dir, home
+        self._asked = host
         self._copies = {name: _Copy() for name in GROWING}
         self._beat: float | None = None  # progress.jsonl's mtime: the run touches it every five seconds
 
@@ -67,11 +70,15 @@ class Attachment:
         self.home.mkdir(parents=True, exist_ok=True)
         for update in self._kept():
             emit(update)
+        async with self._asked_together():
+            return await self._follow(emit)
+
+    async def _follow(self, emit: Callable[[RunUpdate], None]) -> RunUpdate:
         quiet_since = asyncio.get_running_loop().time()
         while True:
             now, beat = asyncio.get_running_loop().time(), self._beat
             try:
-                update = await (self.ask() if now - quiet_since >= ASK_SECONDS else self._look_or_ask())
+                update = await (self._ask() if now - quiet_since >= ASK_SECONDS else self._look_or_ask())
             except (HostUnreachable, ReadShort) as error:
                 emit(RunUpdate("running", lost_link=str(error)))
                 await asyncio.sleep(RETRY_SECONDS)
@@ -87,7 +94,7 @@ class Attachment:
         try:
             return await self._look()
         except FileMissing:  # a file, or the whole run directory, was taken away
-            return await self.ask()
+            return await self._ask()
 
     async def ask(self) -> RunUpdate:
         """Let the host say what became of the run; what it has written comes home.
@@ -96,11 +103,24 @@ class Attachment:
         HostError, EvaluationError.
         """
         self.home.mkdir(parents=True, exist_ok=True)
+        async with self._asked_together():
+            return await self._ask()
+
+    @contextlib.asynccontextmanager
+    async def _asked_together(self) -> AsyncIterator[None]:
+        """Where commands are dear, all questions go through one that stands open."""
+        async with asked_together(self.host) as self._asked:
+            try:
+                yield
+            finally:
+                self._asked = self.host
+
+    async def _ask(self) -> RunUpdate:
         try:
-            await self.host.stat(self.run_dir)
+            await self._asked.stat(self.run_dir)
         except FileMissing:
             return self._lost(f"{self.host.name}:{self.run_dir} is not there any more")
-        state = await launch.state(self.host, self.python, self.harness, self.run_dir)
+        state = await launch.state(self._asked, self.python, self.harness, self.run_dir)
         update = await self._look()
         if update.state != "running":
             return update
@@ -152,14 +172,14 @@ class Attachment:
 
     async def _sizes(self) -> dict[str, int]:
         """One look at the run directory: the size of every file in it, in bytes."""
-        entries = await self.host.list(self.run_dir)
+        entries = await self._asked.list(self.run_dir)
         self._beat = next((entry.stat.mtime for entry in entries if entry.name == "progress.jsonl"), None)
         return {entry.name: entry.stat.size for entry in entries}
 
     async def _bring(self, name: str, copy: _Copy, size: int) -> None:
         path = posixpath.join(self.run_dir, name)
         while copy.offset < size:
-            data = await self.host.read(path, copy.offset, min(CHUNK, size - copy.offset))
+            data = await self._asked.read(path, copy.offset, min(CHUNK, size - copy.offset))
             with _opened(self.home / name) as stream:
                 stream.seek(copy.offset)
                 stream.write(data)
@@ -189,7 +209,7 @@ class Attachment:
         if size is None:
             return
         path = posixpath.join(self.run_dir, name)
-        chunks = [await self.host.read(path, offset, min(CHUNK, size - offset)) for offset in range(0, size, CHUNK)]
+        chunks = [await self._asked.read(path, offset, min(CHUNK, size - offset)) for offset in range(0, size, CHUNK)]
         self._keep(name, b"".join(chunks))
 
     async def _outputs(self) -> None:
