@@ -20,6 +20,7 @@ SAVED_EVERY = 200  # steps
 def main(argv: list[str]) -> int:
     """Stand the bed up, run a shell (or `argv`) on its workstation, and take everything down; the shell's status."""
     with bed() as made:
+        made.unset()
         ended = threading.Event()
         training = threading.Thread(target=_train, args=(made, ended), name="training")
         training.start()

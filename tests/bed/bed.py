@@ -59,6 +59,14 @@ class Bed(Workstation):
         """The training's log, as this machine sees it."""
         return self.container / "data" / "slammed5" / "train.log"
 
+    def unset(self) -> None:
+        """Before anybody has written a config; the evaluation host has an environment with torch where people look."""
+        self.config.unlink()
+        python = self.lab.root / "venv" / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f'#!/bin/sh\nexec {self.python} "$@"\n')
+        python.chmod(0o755)
+
     def loaded(self) -> Config:
         """The config as the app reads it."""
         return load_config(self.config)

@@ -27,12 +27,7 @@ def commands() -> list[list[str]]:
 
 @pytest.fixture
 def cluster(bed: Bed) -> Bed:
-    """The bed before anybody has written a config; its evaluation host has an environment with torch."""
-    bed.config.unlink()
-    python = bed.lab.root / "venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text(f'#!/bin/sh\nexec {bed.python} "$@"\n')
-    python.chmod(0o755)
+    bed.unset()
     return bed
 
 
