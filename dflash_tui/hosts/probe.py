@@ -67,7 +67,7 @@ def _place(connection: object) -> str:
 
     assert isinstance(connection, asyncssh.SSHClientConnection)
     place = connection.get_extra_info("peername")
-    return f"{place[0]}:{place[1]}" if place else ""
+    return f"{place[0]}:{place[1]}" if place and place[0] else ""  # behind a jump only the jump knows it
 
 
 async def _offers_sftp(connection: object) -> bool:

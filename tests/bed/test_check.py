@@ -27,7 +27,7 @@ def _fingerprint(folder: Path) -> str:
 
 def test_a_user_without_rights_a_jump_and_unknown_keys(bed: Bed) -> None:
     items = _check(bed, 0)
-    assert "by way of" in items["hosts", "pve1"]["sentence"]
+    assert items["hosts", "pve1"]["sentence"].startswith(f"root@pve1 by way of {bed.gate.listens}:22 in ")
     assert "eva@" in items["hosts", "ct129"]["sentence"]
 
     bed.evaluations.chmod(0o555)  # somebody else's folder
