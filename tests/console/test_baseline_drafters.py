@@ -147,6 +147,15 @@ async def test_one_that_is_configured_later_is_evaluated_alone_beside_the_result
     assert console.state.results.comparison is not None
 
 
+async def test_the_very_drafter_that_is_evaluated_is_not_evaluated_twice(tiny: Bench) -> None:
+    folder = drafter(tiny, "same", noise=0.0)
+    console = configured(tiny, BaselineConfig("same", drafter=str(folder)))
+    done = await evaluate(console)
+    assert runs_of(console.store, "same") == ()
+    assert any("not evaluated twice" in event.sentence for event in tiny.told if isinstance(event, happened.Noticed))
+    assert not [item for item in caveats_of(done.evaluation) if item.code == "BASELINE_MISSING"]
+
+
 async def test_those_that_cannot_be_evaluated_are_withheld_with_the_reason(tiny: Bench) -> None:
     taps = drafter(tiny, "taps")
     config = json.loads((taps / "config.json").read_text())

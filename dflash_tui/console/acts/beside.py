@@ -63,9 +63,12 @@ async def gather(console: Console, job: str, harness: str, main: Plan, wish: Wis
             withheld.append((baseline.name, str(error)))
             console.emit(happened.Noticed("warn", f"baseline {baseline.name} is not evaluated: {error}"))
             continue
-        if item.plan.manifest.request_id != main.manifest.request_id:
-            news = tuple(warning for warning in item.plan.warnings if warning not in main.warnings)
-            found.append(replace(item, plan=replace(item.plan, warnings=news)))
+        if item.plan.manifest.request_id == main.manifest.request_id:
+            sentence = f"baseline {baseline.name} has the very weights that are evaluated: it is not evaluated twice"
+            console.emit(happened.Noticed("info", sentence))
+            continue
+        news = tuple(warning for warning in item.plan.warnings if warning not in main.warnings)
+        found.append(replace(item, plan=replace(item.plan, warnings=news)))
     return Gathered(tuple(found), tuple(withheld))
 
 
