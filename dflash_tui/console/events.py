@@ -43,7 +43,8 @@ class EvaluationAsked:
 @dataclass(frozen=True)
 class PlanMade:
     """What will be done, in words, before it is done. `prompts_present` of `prompts_asked` have hidden states;
-    `warnings` are sentences about what will go less well than it could."""
+    `warnings` are sentences about what will go less well than it could; `subject` is what a drafter of no watched
+    training is called, which has no step."""
 
     job: str
     step: int | None
@@ -52,6 +53,7 @@ class PlanMade:
     prompts_present: tuple[str, ...] = ()
     blocks_per_prompt: int = 0
     warnings: tuple[str, ...] = ()
+    subject: str = ""
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,8 @@ class PromptLine:
 
 @dataclass(frozen=True)
 class EvaluationPane:
-    """The newest evaluation or capture job. `first_progress` is the first drafting that was seen here: of a run that
+    """The newest evaluation or capture job. `subject`: what is evaluated where that is no checkpoint of the watched
+    training, as "baseline z-lab". `first_progress` is the first drafting that was seen here: of a run that
     was found again, what it had done before is not its speed."""
 
     job: str = ""
@@ -112,6 +113,7 @@ class EvaluationPane:
     preset: str = ""
     label: str = ""
     step: int | None = None
+    subject: str = ""
     plan: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     run_id: str = ""
@@ -253,7 +255,14 @@ def _evaluation(pane: EvaluationPane, event: happened.Event) -> EvaluationPane:
                 PromptLine(id=prompt, present=prompt in event.prompts_present, total=event.blocks_per_prompt)
                 for prompt in event.prompts_asked
             )
-            return replace(pane, plan=event.lines, warnings=event.warnings, step=event.step, prompts=prompts)
+            return replace(
+                pane,
+                plan=event.lines,
+                warnings=event.warnings,
+                step=event.step,
+                subject=event.subject,
+                prompts=prompts,
+            )
         case happened.EvaluationStarted():
             return replace(pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host)
         case happened.EvaluationAdvanced():

@@ -56,11 +56,13 @@ class Wish:
 
 @dataclass(frozen=True)
 class Plan:
-    """A manifest without its run (run id, command, link), the plan in words, and what preflight warns of."""
+    """A manifest without its run (run id, command, link), the plan in words, and what preflight warns of. `subject`
+    is what a drafter of no watched training is called."""
 
     manifest: Manifest
     lines: tuple[str, ...]
     warnings: tuple[str, ...]
+    subject: str = ""
 
     @property
     def prompts_present(self) -> tuple[str, ...]:
@@ -123,7 +125,8 @@ def plan_evaluation(
     learnt = (*facts, *_facts(manifest, origin, found, host, now))
     manifest = replace(manifest, facts=learnt, request_id=request_id(manifest))
     waits = queue(found, host, manifest.request_id)
-    return Plan(manifest, _words(manifest, wish, host), (*waits, *_changed(found, wish), *judged.warnings))
+    subject = f"baseline {wish.baseline}" if wish.baseline else wish.name
+    return Plan(manifest, _words(manifest, wish, host), (*waits, *_changed(found, wish), *judged.warnings), subject)
 
 
 def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> None:

@@ -108,6 +108,7 @@ def told(job: str, plan: Plan) -> happened.PlanMade:
         plan.prompts_present,
         manifest.blocks_per_prompt,
         plan.warnings,
+        plan.subject,
     )
 
 

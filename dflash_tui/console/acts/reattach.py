@@ -92,7 +92,7 @@ async def reattach(console: Console, run_id: str) -> None:
     run_dir = _directory(manifest, host.name)
     job = console.new_job()
     async with console.turn:
-        console.emit(happened.EvaluationAsked(job, manifest.preset, _found_again(manifest)))
+        console.emit(happened.EvaluationAsked(job, manifest.preset, f"found again: {run_id}"))
         console.emit(
             happened.PlanMade(
                 job,
@@ -101,6 +101,7 @@ async def reattach(console: Console, run_id: str) -> None:
                 tuple(prompt.id for prompt in manifest.prompts),
                 tuple(prompt.id for prompt in manifest.prompts if prompt.features),
                 manifest.blocks_per_prompt,
+                subject=f"baseline {manifest.baseline}" if manifest.baseline else "",
             )
         )
         console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
@@ -122,11 +123,6 @@ async def reattach(console: Console, run_id: str) -> None:
             show_newest(console)  # it has something to stand beside now
         else:
             show(console, from_run(home))
-
-
-def _found_again(manifest: Manifest) -> str:
-    what = f"baseline {manifest.baseline}, " if manifest.baseline else ""
-    return f"{what}found again: {manifest.run_id}"
 
 
 def _directory(manifest: Manifest, host: str) -> str:

@@ -33,7 +33,7 @@ def draw_evaluation(state: State, view: View) -> Drawing:
     """What is evaluated where, its progress, a row a prompt; zoomed also the plan and the log."""
     pane, width = state.evaluation, view.width
     step = None if pane.step is None else formats.step_name(pane.step)
-    head = title(4, "Evaluation", pane.preset or None, step, _queue(state))
+    head = title(4, "Evaluation", pane.preset or None, pane.subject or step, _queue(state))
     if pane.state == "idle":
         return limited(Drawing(tuple(_nothing(state, width)), head), view)
     top = [_headline(state, width), *_failure(pane, width)]
