@@ -480,3 +480,13 @@ def test_a_training_that_stands_still_has_no_time_to_come() -> None:
     assert "ETA" not in text(draw_training(silent, View(56, 16)))
     done = replace(state, training=replace(state.training, progress=replace(progress, phase="finished")))
     assert "ETA" not in text(draw_training(done, View(56, 16)))
+
+
+def test_a_baseline_that_is_evaluated_in_the_job_of_a_checkpoint_is_named() -> None:
+    state = _evaluation(
+        happened.EvaluationAsked("job 2", "full", "baseline z-lab"),
+        happened.PlanMade("job 2", None, ("baseline z-lab: dflash",), ("p0",), ("p0",), 30, subject="baseline z-lab"),
+    )
+    drawn = draw_evaluation(state, View(76, 12))
+    assert drawn.title is not None
+    assert "full · baseline z-lab" in drawn.title.plain
