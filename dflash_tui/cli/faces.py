@@ -23,10 +23,12 @@ def app(arguments: argparse.Namespace) -> int:
     if sentence := refusal():
         print(sentence, file=sys.stderr)
         return USAGE
+    from dflash_tui.console.links import check_launchers
     from dflash_tui.console.session import Session
     from dflash_tui.console.state import State, TrainingPane
 
     config = load_config(config_path(arguments))
+    check_launchers(config)
     session = Session(config, open_store(arguments))
     named = State(training=TrainingPane(name=config.training.name, host=config.training.host))
     return run_async(_face(session, theme=arguments.theme or config.theme, state=named))

@@ -38,8 +38,10 @@ async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
     """A console over the config's hosts, narrating on stderr and asking on a terminal, closed at the end."""
     from dflash_tui.cli.asking import terminal_ask
     from dflash_tui.console.console import Console
+    from dflash_tui.console.links import check_launchers
     from dflash_tui.console.narration import narrator
 
+    check_launchers(config)
     console = Console(config, store, told=narrator(narrate), ask=terminal_ask())
     try:
         yield console

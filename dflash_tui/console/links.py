@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dflash_tui.config import Config
+from dflash_tui.config import Config, ConfigError
 from dflash_tui.hosts.address import SshAddress, parse_target
 from dflash_tui.hosts.asking import Asker, AskingHost
 from dflash_tui.hosts.base import Host, HostError
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.gate import GateHost
+from dflash_tui.hosts.launchers import parse_prefix
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
 
@@ -24,6 +25,16 @@ def make_hosts(config: Config, asker: Asker | None = None) -> Mapping[str, Host]
         return hosts
     # Around containers too, not below them: their time limits shall not run while a person thinks.
     return {name: host if name == "local" else AskingHost(host, asker) for name, host in hosts.items()}
+
+
+def check_launchers(config: Config) -> None:
+    """Raise ConfigError for a container whose launcher prefix can't be used, naming what to take out of it."""
+    for name, item in config.hosts.items():
+        if item.container:
+            try:
+                parse_prefix(item.container, f"{config.path}: hosts.{name}.container")
+            except HostError as error:
+                raise ConfigError(str(error)) from error
 
 
 def ssh_address(config: Config, name: str) -> SshAddress:
