@@ -20,6 +20,7 @@ class Like:
 
     name: str
     sha256: str
+    path: str
     preset: str = ""
     prompts: tuple[str, ...] = ()
     measured: tuple[str, ...] = ()

@@ -77,10 +77,14 @@ class _Several:
 
     def _queue(self) -> None:
         """Those that wait are of this process from now on, and their hearts beat."""
-        for run_dir, queued in self._waiting.items():
-            process.record(run_dir)
-            progress = queued.enter_context(Progress(run_dir, 0))
-            progress.report(QUEUED, behind=self._first.name)
+        for run_dir, queued in tuple(self._waiting.items()):
+            try:
+                process.record(run_dir)
+                progress = queued.enter_context(Progress(run_dir, 0))
+                progress.report(QUEUED, behind=self._first.name)
+            except OSError as error:  # taken away meanwhile: that is no reason not to do the others
+                rundir.say(self._first, f"{run_dir} can't be written ({error.strerror}); it is left out")
+                self._waiting.pop(run_dir).close()
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
         asked = [run_dir for run_dir in (self._at, *self._waiting) if (run_dir / rundir.STOP).exists()]

@@ -54,9 +54,10 @@ class TargetRef:
 
 @dataclass(frozen=True)
 class Manifest:
-    """`blocks_per_prompt`: 30 (full) or 15 (quick); `anchors`: the policy's name, "spaced"; `block_size`: tokens in a
-    block as evaluated. `request_id` hashes what makes two evaluations the same (weights, resolved settings, target,
-    preset, prompts, cache, harness). `baseline`: the configured baseline that this is a run of, "" for any other.
+    """`blocks_per_prompt`: 30 (full), 15 (quick), or as many as a result has that this is like; `anchors`: the policy's
+    name, "spaced"; `block_size`: tokens in a block as evaluated. `request_id` hashes what makes two evaluations the
+    same (weights, resolved settings, target, preset, prompts, cache, harness). `baseline`: the configured baseline that
+    this is a run of, "" for any other.
 
     `external`: the user's own script evaluates. Only then may `drafter` or `audit` be None, for a checkpoint that we
     can't read, and `anchors` "" and `block_size` 0 where only the script knows them.

@@ -38,7 +38,7 @@ def test_states_of_something_else_do_not_hide_what_is_wrong_with_the_rest() -> N
 
 
 def test_a_baseline_that_was_not_evaluated_has_its_reason() -> None:
-    asked = (("baselines.configured", ["a", "b"]), ("baselines.found", []))
+    asked: tuple[tuple[str, object], ...] = (("baselines.configured", ["a", "b"]), ("baselines.found", []))
     reasons = (
         ("baselines.withheld", {"name": "a", "reason": "old"}),
         ("baselines.withheld", {"name": "a", "reason": "new"}),
@@ -49,7 +49,7 @@ def test_a_baseline_that_was_not_evaluated_has_its_reason() -> None:
 
 
 def test_a_baseline_that_is_there_after_all_is_not_missing() -> None:
-    facts = (
+    facts: tuple[tuple[str, object], ...] = (
         ("baselines.configured", ["a"]),
         ("baselines.found", []),
         ("baselines.withheld", {"name": "a", "reason": "gone"}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -14,7 +14,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.hosts.base import HostError
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import Evaluation
-from dflash_tui.results.baselines import failure
+from dflash_tui.results.baselines import failure, runs_of
 from dflash_tui.results.errors import ResultError
 
 if TYPE_CHECKING:
@@ -56,9 +56,11 @@ async def _bring(console: Console, baseline: BaselineConfig) -> None:
         console.store.pins.pin(baseline.name, path)
 
 
-def facts(console: Console, withheld: Sequence[tuple[str, str]] = ()) -> tuple[Fact, ...]:
-    """What is configured and what is there, for the caveat of a missing baseline. `withheld` are drafters that can't
-    stand beside an evaluation, with the reasons; the others are evaluated with it, or have been."""
+def facts(
+    console: Console, beside: Collection[str] = (), withheld: Sequence[tuple[str, str]] = ()
+) -> tuple[Fact, ...]:
+    """What is configured and what is there, for the caveat of a missing baseline: what is pinned, and the drafters that
+    are evaluated `beside` this or have been. `withheld` are those that can't be, with the reasons."""
     configured = [baseline.name for baseline in console.config.baselines]
     if not configured:
         return ()
@@ -66,24 +68,36 @@ def facts(console: Console, withheld: Sequence[tuple[str, str]] = ()) -> tuple[F
         there = set(console.store.pins.entries())
     except ResultError:
         there = set()  # whoever looks for one says why none can be read
-    there |= {baseline.name for baseline in console.config.baselines if baseline.drafter} - {
-        name for name, _ in withheld
-    }
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    drafters = [baseline.name for baseline in console.config.baselines if baseline.drafter]
+    there |= {name for name in drafters if any(run.finished for run in runs_of(console.store, name))}
+    there = (there | set(beside)) - {name for name, _ in withheld}
+    now = _now()
     source = Source("", console.config.path, "baseline")
-    found = [name for name in configured if name in there]
     return (
         Fact("baselines.configured", configured, source, now),
-        Fact("baselines.found", found, source, now),
-        *(Fact("baselines.withheld", {"name": name, "reason": reason}, source, now) for name, reason in withheld),
+        Fact("baselines.found", [name for name in configured if name in there], source, now),
+        *_withheld(withheld, source, now),
     )
 
 
 def as_of_now(console: Console, evaluation: Evaluation) -> Evaluation:
     """The evaluation with what became of the baselines that were to stand beside it: a run that failed is no baseline,
     and why it failed is the reason."""
+    said = next((fact for fact in reversed(evaluation.facts) if fact.kind == "baselines.found"), None)
+    if said is None or not isinstance(said.value, list):
+        return evaluation
     configured = [baseline.name for baseline in console.config.baselines if baseline.drafter]
     failed = [(name, why) for name in configured if (why := failure(console.store, name, evaluation)) is not None]
-    if not failed or not any(fact.kind == "baselines.configured" for fact in evaluation.facts):
+    if not failed:
         return evaluation
-    return replace(evaluation, facts=(*evaluation.facts, *facts(console, failed)))
+    now, names = _now(), {name for name, _ in failed}
+    found = Fact("baselines.found", [name for name in said.value if name not in names], said.source, now)
+    return replace(evaluation, facts=(*evaluation.facts, found, *_withheld(failed, said.source, now)))
+
+
+def _withheld(pairs: Sequence[tuple[str, str]], source: Source, now: str) -> tuple[Fact, ...]:
+    return tuple(Fact("baselines.withheld", {"name": name, "reason": why}, source, now) for name, why in pairs)
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

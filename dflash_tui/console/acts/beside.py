@@ -42,9 +42,11 @@ class Beside:
 
 @dataclass(frozen=True)
 class Gathered:
-    """`withheld` maps the names of those that can't be evaluated to why."""
+    """`found` are the names of those that are no reason to miss one: what stands `beside`, and what is evaluated
+    itself. `withheld` are the names of those that can't be evaluated, and why."""
 
     beside: tuple[Beside, ...] = ()
+    found: tuple[str, ...] = ()
     withheld: tuple[tuple[str, str], ...] = ()
 
 
@@ -53,6 +55,7 @@ async def gather(console: Console, job: str, harness: str, main: Plan, wish: Wis
     states. One that can't is told and withheld: it never fails the evaluation that it is for. One that is the very
     drafter that `main` evaluates has nothing to add."""
     found: list[Beside] = []
+    same: list[str] = []
     withheld: list[tuple[str, str]] = []
     for baseline in console.config.baselines:
         if not baseline.drafter:
@@ -66,10 +69,11 @@ async def gather(console: Console, job: str, harness: str, main: Plan, wish: Wis
         if item.plan.manifest.request_id == main.manifest.request_id:
             sentence = f"baseline {baseline.name} has the very weights that are evaluated: it is not evaluated twice"
             console.emit(happened.Noticed("info", sentence))
+            same.append(baseline.name)
             continue
         news = tuple(warning for warning in item.plan.warnings if warning not in main.warnings)
         found.append(replace(item, plan=replace(item.plan, warnings=news)))
-    return Gathered(tuple(found), tuple(withheld))
+    return Gathered(tuple(found), (*(item.name for item in found), *same), tuple(withheld))
 
 
 async def follow_one(console: Console, job: str, harness: str, item: Beside, run_id: str, run_dir: str) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, beside
 from dflash_tui.console.acts.beside import Beside
 from dflash_tui.console.acts.carry import Evaluated, asked, carry
@@ -15,7 +16,7 @@ from dflash_tui.console.acts.like import like_of, preset_of, shown_baseline
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.acts.subject import Subject, of_model, of_training
 from dflash_tui.console.acts.survey import Asked, look
-from dflash_tui.console.errors import ConsoleError
+from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import rundir
 from dflash_tui.evals.caches import choose
 from dflash_tui.evals.errors import EvaluationError
@@ -103,7 +104,7 @@ async def _evaluate(console: Console, job: str, request: _Request, again: bool) 
     plan = _described(console, plan, wish, subject)
     console.emit(beside.told(job, plan))
     gathered = await beside.gather(console, job, harness, plan, wish)
-    plan = _learnt(plan, baselines.facts(console, gathered.withheld))
+    plan = _learnt(plan, baselines.facts(console, gathered.found, gathered.withheld))
     return await _carried_out(console, job, harness, subject, plan, gathered.beside, again)
 
 
@@ -116,7 +117,7 @@ def _described(console: Console, plan: Plan, wish: Wish, subject: Subject) -> Pl
     facts = [Fact("cache.chosen", cache, config, manifest.created_at)]
     if like is not None:
         copied = {"name": like.name, "sha256": like.sha256, "copied": like.copied, "unrecorded": list(like.unrecorded)}
-        facts.append(Fact("eval.like", copied, Source("", like.name), manifest.created_at))
+        facts.append(Fact("eval.like", copied, Source("", like.path), manifest.created_at))
     if named and subject.name and not any(said.startswith(named) for said in manifest.settings.sources.values()):
         sentence = f"{named} was not needed: what lies beside the weights says it all"
         plan = replace(plan, warnings=(*plan.warnings, sentence))
@@ -137,9 +138,7 @@ async def _carried_out(
         return await _create(console, subject, plan)
 
     async def aside() -> list[str]:
-        for item in others:
-            if item.waits:
-                made[item.name] = await _create(console, item.subject, item.plan)
+        made.update(await _made(console, others))
         return [run_dir for _, run_dir in made.values()]
 
     request = plan.manifest.request_id
@@ -149,29 +148,55 @@ async def _carried_out(
         for run_id, run_dir in made.values():  # they have ended with it
             await beside.bring_end(console, harness, run_id, run_dir)
         raise
-    await _baselines(console, job, harness, others, made)
     if not others:
         return done
+    if done.existing and not made:
+        made = await _started(console, harness, others)
+    await _ended(console, job, harness, others, made)
     evaluation = baselines.as_of_now(console, done.evaluation)
     show(console, evaluation)
     return replace(done, evaluation=evaluation)
 
 
-async def _baselines(console: Console, job: str, harness: str, others: tuple[Beside, ...], made: Made) -> None:
-    """Follow the baselines to their ends; those that nobody has started yet are started, by one process. Raises
-    EvaluationError where that is refused, HostError."""
-    late: Made = {}
+async def _made(console: Console, others: tuple[Beside, ...]) -> Made:
+    """Run directories for the baselines that are to be evaluated. One that can't be made is told: the others go on."""
+    made: Made = {}
     for item in others:
-        if item.waits and item.name not in made:
-            late[item.name] = await _create(console, item.subject, item.plan)
-    if late:
-        (run_id, run_dir), *rest = late.values()
+        if item.waits:
+            try:
+                made[item.name] = await _create(console, item.subject, item.plan)
+            except TROUBLE as error:
+                console.emit(happened.Noticed("warn", f"baseline {item.name} is not evaluated: {error}"))
+    return made
+
+
+async def _started(console: Console, harness: str, others: tuple[Beside, ...]) -> Made:
+    """The baselines started alone, by one process, where the result that they stand beside is there already."""
+    made = await _made(console, others)
+    if not made:
+        return made
+    (run_id, run_dir), *rest = made.values()
+    try:
         await start(console, "evaluate", run_id, run_dir, harness, beside=[folder for _, folder in rest])
+    except TROUBLE as error:
+        console.emit(happened.Noticed("warn", f"baselines are not evaluated: {error}"))
+        for other_id, other_dir in made.values():
+            await beside.bring_end(console, harness, other_id, other_dir)
+        return {}
+    return made
+
+
+async def _ended(console: Console, job: str, harness: str, others: tuple[Beside, ...], made: Made) -> None:
+    """Follow the baselines that work, or wait in the same process, to their ends."""
     for item in others:
-        if item.left is not None:
-            await beside.follow_one(console, job, harness, item, item.left.run_id, item.left.run_dir)
-        elif not item.answered:
-            await beside.follow_one(console, job, harness, item, *{**made, **late}[item.name])
+        run = made.get(item.name) or ((item.left.run_id, item.left.run_dir) if item.left is not None else None)
+        if run is None:
+            continue
+        try:
+            await beside.follow_one(console, job, harness, item, *run)
+        except TROUBLE as error:
+            console.emit(happened.EvaluationEnded(job, run[0], "failed", error=f"baseline {item.name}: {error}"))
+            console.emit(happened.Noticed("warn", f"baseline {item.name}: {error}"))
 
 
 async def _create(console: Console, subject: Subject, plan: Plan) -> tuple[str, str]:

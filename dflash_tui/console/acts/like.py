@@ -35,6 +35,7 @@ def like_of(result: Evaluation, host: str) -> Like:
     return Like(
         name=result.name,
         sha256=result.sha256,
+        path=result.path,
         preset=result.preset or "",
         prompts=prompts,
         measured=tuple(result.per_prompt) or result.prompts_present or (),
