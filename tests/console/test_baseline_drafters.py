@@ -20,6 +20,7 @@ from dflash_tui.console.acts import baselines, kept, reattach
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.shown import show_newest
 from dflash_tui.console.console import Console
+from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.evals.survey import survey
 from dflash_tui.hosts.base import Host
 from dflash_tui.records.codec import loads
@@ -196,6 +197,40 @@ async def test_one_that_fails_in_its_run_fails_nothing_else(tiny: Bench) -> None
     assert "NaN or infinity" in found.sentence
     assert console.state.evaluation.state == "failed"
     assert "baseline bad" in str(console.state.evaluation.error)
+
+
+async def test_a_launch_that_is_refused_for_baselines_alone_keeps_the_result(
+    tiny: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = configured(tiny)
+    first = await evaluate(console)
+    console = configured(tiny, BaselineConfig("published", drafter=str(drafter(tiny, "published"))))
+
+    async def refused(*_: object, **__: object) -> str:
+        raise EvaluationError("lab: no more processes")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("dflash_tui.console.acts.evaluate.start", refused)
+        done = await evaluate(console)
+    assert (done.run_id, done.existing) == (first.run_id, True)
+    notices = [event.sentence for event in tiny.told if isinstance(event, happened.Noticed)]
+    assert "baselines are not evaluated: lab: no more processes" in notices
+
+
+async def test_one_that_still_works_for_a_left_job_is_followed_and_not_started_again(tiny: Bench) -> None:
+    console = configured(tiny, BaselineConfig("published", drafter=str(drafter(tiny, "published"))))
+    job = asyncio.create_task(evaluate(console, preset="full"))
+    async with asyncio.timeout(90):
+        while console.state.evaluation.state != "running" and not job.done():
+            await asyncio.sleep(0.005)
+    job.cancel()
+    await asyncio.wait({job})
+    done = await evaluate(console, preset="full")
+    assert done.existing
+    (run,) = runs_of(console.store, "published")
+    assert run.finished
+    assert console.state.results.previous is not None
+    assert console.state.results.previous.name == "published"
 
 
 async def test_its_config_may_lie_elsewhere(tiny: Bench) -> None:
