@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import capture as capturing
@@ -19,6 +21,7 @@ from dflash_tui.console.errors import ConsoleError
 from dflash_tui.evals.errors import EvaluationRefused, RunEnded
 from dflash_tui.records.facts import Fact
 from dflash_tui.records.result import Evaluation, Score
+from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.evaluation import quick_of
 from dflash_tui.results.importers import import_file
 from tests.console.world import STORY, Bench, bench
@@ -178,3 +181,31 @@ async def test_capture_writes_where_an_evaluation_would_look(tiny: Bench) -> Non
     assert request["hidden_states"] == str(tiny.lab.hidden_states)
     assert request["prompts"] == ["p3"]
     assert any(line.startswith(f"hidden states go to {tiny.lab.hidden_states}: 3 of 4") for line in plan(tiny))
+
+
+def with_metadata(path: Path, **changes: str) -> None:
+    """Write a hidden-state file anew with other words about itself."""
+    with safe_open(path, "pt") as file:
+        metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in ("hidden", "tokens")}
+    path.unlink()
+    save_file(tensors, path, metadata={**metadata, **changes})
+
+
+async def test_the_cache_s_identity_is_what_all_of_its_files_say(tiny: Bench) -> None:
+    done = await evaluate(tiny.console)
+    whole = fact(done.evaluation, "cache.identity").value
+    assert (whole["target"], whole["taps"]) == (tiny.lab.target.name, [1, 3, 5])
+    with_metadata(tiny.lab.hidden_states / "p1.safetensors", target="renamed")
+    again = await evaluate(tiny.console)
+    partly = fact(again.evaluation, "cache.identity").value
+    assert (partly["target"], partly["target_config_sha256"]) == (None, whole["target_config_sha256"])
+
+
+async def test_states_of_another_target_are_left_out_and_told_as_such(tiny: Bench) -> None:
+    with_metadata(tiny.lab.hidden_states / "p1.safetensors", target_config_sha256="0" * 64)
+    done = await evaluate(tiny.console)
+    assert done.evaluation.prompts_present == ("p0", "p2")
+    stale = [item for item in caveats_of(done.evaluation) if item.code == "STALE_CACHE" and item.scope == "p1"]
+    assert [item.severity for item in stale] == ["warn"]
+    assert "another target" in stale[0].sentence
+    assert not [item for item in caveats_of(done.evaluation) if item.code == "CACHE_DANGLING"]
