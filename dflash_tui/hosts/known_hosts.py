@@ -15,7 +15,7 @@ import hmac
 import os
 import pwd
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,21 @@ def held_keys(file: str, entry: str) -> list[HeldKey]:
     return [key for key, names in _lines(file, text) if _matches(names, entry)]
 
 
+def known_lines(files: Iterable[str]) -> bytes:
+    """The lines of known_hosts files that can be used, for asyncssh, which refuses a file for one line that is damaged
+    or not UTF-8. Files that can't be read hold none, as for `ssh`; never empty."""
+    found = ["#"]  # no bytes at all would mean the user's own file to asyncssh
+    for file in files:
+        try:
+            text = Path(file).read_bytes().decode("utf-8", "replace")
+        except OSError:
+            continue
+        for key, names in _lines(file, text):
+            if not names.startswith("|") or _hash_of(names) is not None:
+                found.append(f"{key.marker} {names} {key.key_type} {key.data}".strip())
+    return "\n".join(found).encode()
+
+
 def _lines(file: str, text: str) -> Iterator[tuple[HeldKey, str]]:
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.split()
@@ -69,14 +84,8 @@ def _lines(file: str, text: str) -> Iterator[tuple[HeldKey, str]]:
 
 def _matches(names: str, entry: str) -> bool:
     if names.startswith("|"):
-        parts = names.split("|")
-        if len(parts) != 4 or parts[1] != "1":
-            return False
-        try:
-            salt, found = base64.b64decode(parts[2]), base64.b64decode(parts[3])
-        except ValueError:
-            return False
-        return hmac.compare_digest(found, _digest(salt, entry))
+        known = _hash_of(names)
+        return known is not None and hmac.compare_digest(known[1], _digest(known[0], entry))
     matched = False
     for name in names.lower().split(","):
         # fnmatch knows [...] too, which these patterns don't: brackets enclose a host beside its port.
@@ -86,6 +95,17 @@ def _matches(names: str, entry: str) -> bool:
                 return False
             matched = True
     return matched
+
+
+def _hash_of(names: str) -> tuple[bytes, bytes] | None:
+    """The salt and the digest of a hashed name; None for a damaged one."""
+    parts = names.split("|")
+    if len(parts) != 4 or parts[1] != "1":
+        return None
+    try:
+        return base64.b64decode(parts[2]), base64.b64decode(parts[3])
+    except ValueError:
+        return None
 
 
 def _digest(salt: bytes, entry: str) -> bytes:

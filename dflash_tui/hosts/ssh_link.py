@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from dflash_tui.hosts.address import SshAddress, parse_target
 from dflash_tui.hosts.base import FileMissing, HostError, HostUnreachable, PermissionRefused
+from dflash_tui.hosts.known_hosts import known_lines
+from dflash_tui.hosts.ssh_identities import identities
 from dflash_tui.hosts.ssh_refusal import CONNECT_SECONDS, OfferedKey, refusals
 
 if TYPE_CHECKING:
@@ -73,30 +75,34 @@ async def _connect(
         )
 
     with refusals(OfferedKey(name, address)):
-        options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address))
+        # Without keys: which of the configured ones can be used is found out below.
+        bare = {"client_keys": None} if address.client_keys is None else {}
+        options = await asyncssh.SSHClientConnectionOptions.construct(**_options(address) | bare)
+        own = identities(options) if address.client_keys is None else {}
         if options.tunnel and not isinstance(options.tunnel, str):
             raise HostError(f"{name}: the ProxyJump of {address.host} is not understood: {options.tunnel!r}")
     if address.jump is not None:
         await _connect(name, address.jump, made, (*on_the_way, ""))
     elif not made:
         # The first jump of a list may be behind jumps of its own; the others are reached through the one before.
-        for jump in map(parse_target, options.tunnel.split(",") if options.tunnel else ()):
+        for jump in map(_jump, options.tunnel.split(",") if options.tunnel else ()):
             # `Host *` with a ProxyJump means every host but the jump itself.
             if jump.host != address.host:
                 await _connect(name, replace(jump, config=address.config), made, (*on_the_way, address.host))
-    known_hosts = address.known_hosts or _known_hosts(options)
+    files = _files(address.known_hosts) if address.known_hosts else _known_hosts(options)
+    known_hosts = address.known_hosts or known_lines(files)
     known_as = (options.host_key_alias or options.host).lower()  # asyncssh would look for the name as it was typed
     offered = OfferedKey(
         name,
         address,
         jump=bool(on_the_way),
-        files=_files(known_hosts),
+        files=files,
         file=_own_file(address, options),
         alias=options.host_key_alias or "",
     )
     with refusals(offered):
         try:
-            made.append(await _open(address, known_hosts, offered, made, host_key_alias=known_as))
+            made.append(await _open(address, known_hosts, offered, made, host_key_alias=known_as, **own))
         except (
             asyncssh.KeyExchangeFailed,
             asyncssh.HostKeyNotVerifiable,
@@ -109,7 +115,7 @@ async def _connect(
             # nobody vouches for: as ssh does, look at its plain key.
             made.append(
                 await _open(
-                    address, known_hosts, offered, made, host_key_alias=known_as, server_host_key_algs=PLAIN_KEYS
+                    address, known_hosts, offered, made, host_key_alias=known_as, server_host_key_algs=PLAIN_KEYS, **own
                 )
             )
 
@@ -154,13 +160,16 @@ def _options(address: SshAddress) -> dict[str, Any]:
     return options
 
 
-def _known_hosts(options: asyncssh.SSHClientConnectionOptions) -> list[str] | bytes:
-    """The readable ones of the user's and the machine's files. `UserKnownHostsFile none` would turn checking off in
-    asyncssh: here it means that no key of the user's is known."""
+def _jump(text: str) -> SshAddress:
+    """One jump of a ProxyJump, which may be written as a URI."""
+    return parse_target(text.removeprefix("ssh://").rstrip("/"))
+
+
+def _known_hosts(options: asyncssh.SSHClientConnectionOptions) -> tuple[str, ...]:
+    """The user's and the machine's files. `UserKnownHostsFile none` would turn checking off in asyncssh: here it means
+    that no key of the user's is known."""
     machine = _configured(options, "GlobalKnownHostsFile", _GLOBAL_KNOWN_HOSTS)
-    files = (*_configured(options, "UserKnownHostsFile", OWN_KNOWN_HOSTS), *machine)
-    # No bytes at all would mean the user's own file to asyncssh.
-    return [path for path in files if os.access(path, os.R_OK)] or b"#"
+    return (*_configured(options, "UserKnownHostsFile", OWN_KNOWN_HOSTS), *machine)
 
 
 def _configured(options: asyncssh.SSHClientConnectionOptions, key: str, default: str) -> tuple[str, ...]:
@@ -175,10 +184,10 @@ def _files(known_hosts: object) -> tuple[str, ...]:
 
 
 def _own_file(address: SshAddress, options: asyncssh.SSHClientConnectionOptions) -> str:
-    """Where `ssh` would add a new key: the first file of the user's; "" where there is none to write to."""
+    """Where `ssh` would add a new key: the first file of the user's that keeps anything; "" where there is none."""
     given = address.known_hosts
     own = _files(given) if given else _configured(options, "UserKnownHostsFile", OWN_KNOWN_HOSTS)
-    return own[0] if own else ""
+    return next((file for file in own if file != os.devnull), "")
 
 
 @contextlib.asynccontextmanager

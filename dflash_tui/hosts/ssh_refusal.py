@@ -103,6 +103,11 @@ def refusals(offered: OfferedKey) -> Iterator[None]:
         raise HostUnreachable(f"{where}: no answer within {CONNECT_SECONDS} s") from error
     except OSError as error:
         raise HostUnreachable(f"{where}: no connection: {_system_sentence(address, error)}") from error
+    except UnicodeDecodeError as error:
+        raise HostError(
+            f"{where}: ~/.ssh/config, or a file that it includes, is not UTF-8 ({error.reason} at byte {error.start}); "
+            "write its comments in UTF-8"
+        ) from error
     except ValueError as error:
         # asyncssh's errors in configuration and key files.
         raise HostError(f"{where}: the SSH configuration or a key can't be used: {error}") from error
@@ -162,4 +167,5 @@ def _system_sentence(address: SshAddress, error: OSError) -> str:
     if number == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error):
         refused = os.strerror(errno.ECONNREFUSED)
         return f"{refused}; check host and port of the target (`{command}`), and that sshd runs there"
-    return said
+    # A file is named by a ProxyCommand that is not there.
+    return f"{os.fsdecode(error.filename)}: {said}" if isinstance(error.filename, str | bytes) else said

@@ -8,11 +8,13 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import asyncssh
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -319,6 +321,40 @@ async def test_a_file_that_can_not_be_written_says_which_line_to_add(tmp_path: P
         await add(_offer(file))
 
 
+@pytest.mark.parametrize(
+    "line", [b"# B\xfcro", b"oneword", b"@weird lab ssh-ed25519 AAAA", b"|1|salt KEY", b"|2|c2FsdA==|c2FsdA== KEY"]
+)
+async def test_a_damaged_line_does_not_spoil_the_others(sshd: Sshd, line: bytes) -> None:
+    address = _config(sshd)
+    file = sshd.folder / "mine"
+    known = (sshd.folder / "known_hosts").read_bytes()
+    file.write_bytes(line.replace(b"KEY", sshd.host_key.encode()) + b"\n" + known)
+    host = SshHost("ct129", address)
+    assert (await host.run(["echo", "in"], timeout=30)).text == "in\n"
+    await host.close()
+    file.write_bytes(line.replace(b"KEY", sshd.host_key.encode()) + b"\n")
+    await _offered(address)
+
+
+async def test_a_file_that_keeps_nothing_is_none_to_add_to(sshd: Sshd) -> None:
+    address = _config(sshd)
+    config = sshd.folder / "config"
+    config.write_text(config.read_text().replace(f"{sshd.folder}/mine", "/dev/null"))
+    host = SshHost("ct129", address)
+    error = await _refused(host)
+    assert isinstance(error, HostKeyUnknown)
+    assert error.offer.file == ""
+    assert f"then name a UserKnownHostsFile that holds: {error.offer.line}" in str(error)
+
+
+async def test_a_configuration_that_is_not_utf_8_is_told(sshd: Sshd) -> None:
+    address = _config(sshd)
+    config = sshd.folder / "config"
+    config.write_bytes(b"# B\xfcro\n" + config.read_bytes())
+    error = await _refused(SshHost("ct129", address))
+    assert "~/.ssh/config, or a file that it includes, is not UTF-8" in str(error)
+
+
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
 
 
@@ -334,3 +370,11 @@ def test_an_entry_matches_itself_plain_and_hashed(name: str, port: int, salt: by
 @given(st.text())
 def test_no_line_of_a_file_is_a_surprise(text: str) -> None:
     assert all(key.line >= 1 for key, _ in known_hosts._lines("x", text))
+
+
+@given(st.text(), st.lists(st.sampled_from(["lab", "@revoked", "|1|", "*", "!", "[lab]:22", "ssh-rsa", KEY, "\n"])))
+def test_no_file_is_refused_by_what_reads_it(text: str, words: list[str]) -> None:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write((text + "\n" + " ".join(words)).encode("utf-8", "replace"))
+        file.flush()
+        asyncssh.import_known_hosts(known_hosts.known_lines([file.name]).decode())

@@ -119,7 +119,10 @@ async def test_keys_can_be_objects_in_memory(sshd: Sshd) -> None:
     await host.close()
 
 
-async def test_a_configuration_names_host_user_port_key_and_jump(two: tuple[Sshd, Sshd], tmp_path: Path) -> None:
+@pytest.mark.parametrize("written", ["gate", "ssh://gate"])
+async def test_a_configuration_names_host_user_port_key_and_jump(
+    two: tuple[Sshd, Sshd], tmp_path: Path, written: str
+) -> None:
     jump, behind = two
     config = tmp_path / "config"
     config.write_text(
@@ -127,7 +130,7 @@ async def test_a_configuration_names_host_user_port_key_and_jump(two: tuple[Sshd
         f"Host gate\n  HostName 127.0.0.1\n  Port {jump.port}\n  IdentityFile {jump.folder}/client_key\n"
         f"  UserKnownHostsFile {jump.folder}/known_hosts\n"
         f"Host ct129\n  HostName 127.0.0.1\n  Port {behind.port}\n  IdentityFile {behind.folder}/client_key\n"
-        f"  UserKnownHostsFile {behind.folder}/known_hosts\n  ProxyJump gate\n"
+        f"  UserKnownHostsFile {behind.folder}/known_hosts\n  ProxyJump {written}\n"
     )
     host = SshHost("ct129", SshAddress("ct129", config=(str(config),), agent=False))
     done = await host.run(["sh", "-c", 'echo "$SSH_CONNECTION"'])
