@@ -6,11 +6,14 @@
 | docker, podman, nerdctl exec | -i | lives on | stays |
 | kubectl, oc exec … -- | -i | lives on | stays |
 | incus, lxc exec -T … -- | always open | is killed by newer servers, lives on with older ones | stays |
-| srun --jobid=J | always open | lives on until Slurm misses srun | is killed with its step |
+| srun --jobid=J | always open | dies with its step | is killed with its step |
 
 From the tools' manuals and their reports of programs that outlive their launcher (moby 9098, podman 19486,
-kubernetes 89031, lxd 9578). None of them may have a terminal: it changes bytes and mixes stderr into stdout. srun's
---unbuffered is left to its user: newer ones give the program a pseudo terminal for it, with its output untouched.
+kubernetes 89031, lxd 9578); lxc-attach 5.0 (all that `pct exec` is) and Slurm 22.05 were tried. What a step leaves
+running stays only where Slurm tracks processes without cgroups.
+
+None of them may have a terminal: it changes bytes and mixes stderr into stdout. srun passes on whole lines, so answers
+must end one; its --unbuffered is left to its user: the program gets a pseudo terminal for it, its output untouched.
 """
 
 from __future__ import annotations
@@ -186,7 +189,8 @@ LAUNCHERS = (
         },
         valued="ABCDGJLMNPSTUVWabcdegijmnoprtwxy",
         noise=re.compile(
-            r"^srun: error: [^\n]*: tasks? [\d,-]+: [^\n]*\n?|^srun: Terminating [^\n]*\n?|^slurmstepd: [^\n]*\n?",
+            r"^srun: error: [^\n]*: tasks? [\d,-]+: [^\n]*\n?|^srun: (?:Force Terminated|Terminating) [^\n]*\n?"
+            r"|^slurmstepd[^\n:]*: error: \*\*\* [^\n]*\n?",
             re.MULTILINE,
         ),
         steps=True,

@@ -107,13 +107,14 @@ class ShellHost:
     async def _answer(self, shell: Process, argv: Sequence[str]) -> Completed:
         mark = secrets.token_hex(12)
         command = shlex.join(argv).encode("utf-8", "surrogateescape")
-        # Its stdout passes as it is; stderr is kept until the status is known.
+        # Its stdout passes as it is; stderr is kept until the status is known. The answer ends a line: srun passes
+        # nothing on before a line has ended.
         await shell.write(
-            b'e=$( { %b; } 2>&1 1>&3 3>&- <$n); s=$?; printf \'%%s %%s\\n%%s\\n%%s\' %b "$s" "$e" %b\n'
+            b'e=$( { %b; } 2>&1 1>&3 3>&- <$n); s=$?; printf \'%%s %%s\\n%%s\\n%%s\\n\' %b "$s" "$e" %b\n'
             % (command, mark.encode(), mark.encode())
         )
         told = b""
-        while told.count(mark.encode()) < 2:
+        while told.count(mark.encode()) < 2 or not told.endswith(b"\n"):
             data = await shell.read()
             if not data:
                 await shell.wait()  # raises what is known of the reason

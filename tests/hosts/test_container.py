@@ -14,6 +14,7 @@ from dflash_tui.hosts.base import CommandFailed, HostError, HostUnreachable, Per
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.launchers import parse_prefix
 from dflash_tui.hosts.local import LocalHost
+from dflash_tui.hosts.shell import ShellHost
 from tests.launchers.boxes import JOB, TOOLS, Box, running_box
 from tests.pct import Pct
 from tests.sshd import processes_with
@@ -138,7 +139,7 @@ async def test_a_program_whose_launcher_is_killed_lives_on_and_is_ended_from_ins
     await _until(lambda: sleeping(seconds))
     launcher.kill()
     await launcher.wait()
-    if box.tool == "incus":
+    if box.tool in ("incus", "srun"):
         await _until(lambda: not sleeping(seconds))
     else:
         await asyncio.sleep(0.2)
@@ -317,3 +318,16 @@ async def test_a_host_without_the_launcher_is_a_sentence() -> None:
     host = ContainerHost(LocalHost("lab"), ["no-such-launcher", "exec"], "c")
     with pytest.raises(HostError, match="no-such-launcher"):
         await host.run(["true"])
+
+
+async def test_one_shell_answers_many_questions_behind_any_launcher(box: Box) -> None:
+    shell = ShellHost(ContainerHost(LocalHost("lab"), box.prefix(), "ct"))
+    (box.root / "data" / "file").write_bytes(b"\x00no line ends here")
+    for _ in range(5):
+        assert (await shell.run(["printf", "no line ends here"], timeout=10)).text == "no line ends here"
+        assert await shell.read("/data/file", 1, 7) == b"no line"
+        assert [entry.name for entry in await shell.list("/data")] == ["file"]
+        with pytest.raises(CommandFailed, match="why"):
+            await shell.run(["sh", "-c", "echo why >&2; exit 3"], timeout=10)
+    await shell.close()
+    assert len(box.calls) <= 2, "the shell, and its end"

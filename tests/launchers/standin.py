@@ -192,7 +192,7 @@ def run(tool: str, asked: Asked, init: int) -> int:
         os.close(pipes["stdin"][1])
     outs = [threading.Thread(target=copy, args=(pipes[name][0], own)) for name, own in (("stdout", 1), ("stderr", 2))]
     if tool == "srun":
-        # A termination signal is passed on, and the step is killed; SIGKILL can't be.
+        # At a termination signal it has the step killed and ends with it.
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: os.write(pipes["alive"][1], b"x") and None)
     for out in outs:
@@ -206,7 +206,7 @@ def run(tool: str, asked: Asked, init: int) -> int:
 
 def _serve(tool: str, asked: Asked, init: int, ends: dict[str, int]) -> None:
     """The other side. docker, podman, nerdctl, kubectl and lxc leave the program alone when their client is gone, incus
-    kills it; slurmstepd kills the whole step when its task has ended or srun was told to end."""
+    kills it; slurmstepd kills the whole step then, and when its task has ended."""
     # A client that is gone is an error to write to, never a signal to die of.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     inner = {name: os.pipe() for name in ("stdin", "stdout", "stderr")}
@@ -226,7 +226,8 @@ def _serve(tool: str, asked: Asked, init: int, ends: dict[str, int]) -> None:
     for name, side in (("stdin", 0), ("stdout", 1), ("stderr", 1)):
         os.close(inner[name][side])
     threading.Thread(target=copy, args=(ends["stdin"], inner["stdin"][1], True), daemon=True).start()
-    outs = [threading.Thread(target=copy, args=(inner[name][0], ends[name], True)) for name in ("stdout", "stderr")]
+    passing = copy_lines if tool == "srun" else copy
+    outs = [threading.Thread(target=passing, args=(inner[name][0], ends[name], True)) for name in ("stdout", "stderr")]
     for out in outs:
         out.start()
 
@@ -236,7 +237,7 @@ def _serve(tool: str, asked: Asked, init: int, ends: dict[str, int]) -> None:
         if tool == "srun":
             kill_step(mark)
 
-    threading.Thread(target=when_over, args=(ends["alive"], tool == "incus", over), daemon=True).start()
+    threading.Thread(target=when_over, args=(ends["alive"], tool in ("incus", "srun"), over), daemon=True).start()
     _, ended = os.waitpid(child, 0)
     if tool == "srun":
         kill_step(mark)
@@ -249,8 +250,7 @@ def _serve(tool: str, asked: Asked, init: int, ends: dict[str, int]) -> None:
 
 
 def when_over(alive: int, at_death: bool, over: Callable[[], None]) -> None:
-    """Wait for word from the client, or its death: the latter only incus heeds, for slurmctld takes minutes to miss an
-    srun that was killed."""
+    """Wait for word from the client, or its death."""
     told = os.read(alive, 1)
     if told or at_death:
         over()
@@ -267,6 +267,21 @@ def copy(source: int, target: int, close: bool = False) -> None:
                 taken = False
     if close:
         os.close(target)
+
+
+def copy_lines(source: int, target: int, close: bool) -> None:
+    """`copy` as slurmstepd does it: what has not ended a line waits, unless it is very long or the last."""
+    waiting = b""
+    while data := os.read(source, 1 << 16):
+        waiting += data
+        end = len(waiting) if len(waiting) > 1 << 16 else waiting.rfind(b"\n") + 1
+        whole, waiting = waiting[:end], waiting[end:]
+        with contextlib.suppress(OSError):
+            while whole:
+                whole = whole[os.write(target, whole) :]
+    with contextlib.suppress(OSError):
+        os.write(target, waiting)
+    os.close(target)
 
 
 def kill_step(mark: str) -> None:
