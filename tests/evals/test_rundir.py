@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dflash_tui.evals.rundir import create_run, link_checkpoint, run_name
-from dflash_tui.hosts.base import CommandFailed
+from dflash_tui.hosts.base import FileMissing
 from dflash_tui.hosts.local import LocalHost
 
 LAB = LocalHost("lab")
@@ -54,5 +54,5 @@ async def test_where_no_hard_link_is_possible_a_copy_is_made_and_said(tmp_path: 
 
 
 async def test_a_vanished_checkpoint_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(CommandFailed, match=r"gone\.pt"):
+    with pytest.raises(FileMissing, match=r"gone\.pt"):
         await link_checkpoint(LAB, str(tmp_path), ("gone.pt",), str(tmp_path / "run"))
