@@ -46,9 +46,12 @@ def evaluate(run_dir: Path, shared: Shared) -> None:
     _check_request(manifest)
     rundir.say(run_dir, f"evaluating {manifest.checkpoint.path}, preset {manifest.preset}, on {socket.gethostname()}")
     _note(run_dir, "harness.versions", {"python": platform.python_version(), "torch": torch.__version__}, run_dir)
+    before = shared.opened
     planned = [plan for prompt in manifest.prompts if (plan := _plan(run_dir, manifest, prompt, shared)) is not None]
     if not planned:
         raise HarnessError(f"{manifest.hidden_states}: no prompt has usable hidden states; {rundir.LOG} says why")
+    if common := sum(plan.header.path in before for plan in planned):
+        rundir.say(run_dir, f"hidden-state files that a run before it has opened: {common} of {len(planned)}")
     with Progress(run_dir, sum(len(plan.anchors) for plan in planned)) as progress:
         progress.report("loading")
         drafter, vocabulary = _load(run_dir, manifest, shared)

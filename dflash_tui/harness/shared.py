@@ -23,6 +23,11 @@ class Shared:
         self._headers: dict[Path, FeaturesHeader] = {}
         self._sound: set[tuple[object, ...]] = set()
 
+    @property
+    def opened(self) -> frozenset[Path]:
+        """The hidden-state files that were opened so far."""
+        return frozenset(self._headers)
+
     def target(self, folder: Path) -> TargetFiles:
         """`open_target`, once."""
         if folder not in self._targets:

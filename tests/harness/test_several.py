@@ -163,6 +163,8 @@ def test_target_and_hidden_states_are_mapped_once_for_all(tiny: World) -> None:
     shared = [tiny.target.folder / "model.safetensors", *(tiny.hidden_states / f"p{i}.safetensors" for i in range(3))]
     own = [run_dir / "model.safetensors" for run_dir in runs]
     assert sorted(mapped) == sorted(map(os.fspath, [*shared, *own]))
+    said = [(run_dir / rundir.LOG).read_text().count("has opened: 3 of 3") for run_dir in runs]
+    assert said == [0, 1, 1]
 
 
 def test_a_drafter_of_fewer_taps_uses_its_columns_of_the_same_cache(tiny: World) -> None:

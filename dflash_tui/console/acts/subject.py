@@ -103,7 +103,7 @@ async def of_drafter(
     name = name or drafter_name(found.path)
     newest = max(stat.mtime for stat in found.stats.values())
     origin = Origin(host.name, found.path, "", None, found.size, newest, found.stats[found.names[0]].inode)
-    if host is console.evaluation_host:
+    if host.name == console.evaluation_host.name:
         return Subject(origin, found.folder, found.names, Weights(found.path, config, foreign=True), name=name)
     wanted = posixpath.join(
         console.evaluation.root, "checkpoints", "models", f"{drafter_name(found.path)}-{await _short_id(found)}"
@@ -169,8 +169,8 @@ async def _found(host: Host, path: str) -> _Found:
     if name.endswith(_INDEX):
         return await _in_folder(host, folder)
     beside = await _files(host, folder)
-    names = (name, *(sidecar for sidecar in fetch.SIDECARS if sidecar in beside))
-    return _Found(host, folder, {item: beside[item] for item in names}, path)
+    sidecars = {sidecar: beside[sidecar] for sidecar in fetch.SIDECARS if sidecar in beside}
+    return _Found(host, folder, {name: found, **sidecars}, path)
 
 
 async def _in_folder(host: Host, folder: str) -> _Found:
