@@ -9,8 +9,8 @@
 | srun --jobid=J | always open | dies with its step | is killed with its step |
 
 From the tools' manuals and their reports of programs that outlive their launcher (moby 9098, podman 19486,
-kubernetes 89031, lxd 9578); lxc-attach 5.0 (all that `pct exec` is) and Slurm 22.05 were tried. What a step leaves
-running stays only where Slurm tracks processes without cgroups.
+kubernetes 89031, lxd 9578); lxc-attach 5.0 (all that `pct exec` is), podman 4.3 and Slurm 22.05 were tried. What a
+step leaves running stays only where Slurm tracks processes without cgroups.
 
 None of them may have a terminal: it changes bytes and mixes stderr into stdout. srun passes on whole lines, so answers
 must end one; its --unbuffered is left to its user: the program gets a pseudo terminal for it, its output untouched.
