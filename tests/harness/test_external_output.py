@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import time
+import unicodedata
 from itertools import pairwise
 
 import pytest
@@ -35,7 +37,7 @@ def test_lines_arrive_whole_however_they_are_cut(texts: list[str], data: st.Data
 @given(st.binary(max_size=200), st.lists(st.integers(0, 200), max_size=6))
 def test_no_bytes_break_it_and_nothing_that_moves_a_cursor_gets_through(raw: bytes, cuts: list[int]) -> None:
     lines, _, _ = heard(raw, tuple(cuts))
-    assert all("\n" not in line and "\r" not in line and "\x1b[" not in line for line in lines)
+    assert all(unicodedata.category(letter) != "Cc" or letter == "\t" for line in lines for letter in line)
 
 
 @pytest.mark.parametrize(
@@ -108,3 +110,25 @@ def test_a_bar_that_is_full_or_stands_still_gives_way() -> None:
     assert bars.take(Mark(1, 7, "other")) is None
     clock[0] = 11.0
     assert bars.take(Mark(2, 7, "other"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b"\x1bcreset\x1b[31mred\x1b[0m", "resetred"),
+        (b"\x1b]0;title\x07window\x1b]52;c;aGk=\x1b\\clipboard", "windowclipboard"),
+        (b"\x1bPsixel\x1b\\picture\x1b_apc\x1b\\.", "picture."),
+        ("\x9b31mone character\x08\x07\x0b".encode(), "31mone character"),
+        (b"\x1b(0drawn\x1b7\x1b8\x1b=", "drawn"),
+    ],
+)
+def test_what_drives_a_terminal_is_taken_out(raw: bytes, shown: str) -> None:
+    lines, _, _ = heard(raw + b"\n")
+    assert lines == [shown]
+
+
+@pytest.mark.parametrize("piece", [b"x" * 65536, b"7" * 65536, (b"x" * 3999 + b"\n") * 16, b"9%|" * 20000])
+def test_output_without_end_is_read_as_fast_as_it_comes(piece: bytes) -> None:
+    began = time.process_time()
+    heard(piece * 40, tuple(range(0, 40 * len(piece), len(piece))))
+    assert time.process_time() - began < 5.0  # 2.5 MB; a pattern that looks back from every character takes minutes

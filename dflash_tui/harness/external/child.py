@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -25,6 +26,7 @@ MARK = "DFLASH_TUI_RUN"
 TERM_SECONDS = 3.0
 KILL_SECONDS = 30.0
 NOT_RUN = 127
+_SUBREAPER = 36  # prctl: what loses its parent below this process becomes its child, not that of process 1
 
 # It waits until the journal knows it, and dies with the harness: a script that nobody watches would go on writing where
 # old bytes have to come back. The gate's end is the harness's end. 1 is PR_SET_PDEATHSIG.
@@ -53,6 +55,8 @@ class Child:
 
     def __init__(self, run_dir: Path, command: Sequence[str], work: Path, environment: Mapping[str, str]) -> None:
         self._run_dir = run_dir
+        with contextlib.suppress(OSError, AttributeError):  # no such libc: then the mark alone has to do
+            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
         gate, self._opened = os.pipe()
         try:
             self._process = subprocess.Popen(
@@ -92,21 +96,28 @@ class Child:
         """Its exit status (negative: the signal that ended it), None while it runs."""
         return self._process.poll()
 
+    def left(self) -> int:
+        """How many processes run that it has started, itself among them."""
+        return len(_running(self._run_dir, self._process))
+
+    def end_all(self) -> int:
+        """End it and everything that it has started; how many there were. Raises HarnessError when one does not go."""
+        return end_all(self._run_dir, self._process)
+
     def __enter__(self) -> Child:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         os.close(self._opened)
-        end_all(self._run_dir, self._process)
-        with contextlib.suppress(OSError):  # none is left, but for those that took the mark out of their environment
-            os.killpg(self._process.pid, signal.SIGKILL)
+        self.end_all()
         for pipe in self.pipes:
             pipe.close()
 
 
 def end_all(run_dir: Path, leader: subprocess.Popen[bytes] | None = None) -> int:
     """End every process that a run's script has started and that still runs: SIGTERM, then SIGKILL; how many there
-    were. Raises HarnessError when one does not go."""
+    were. Without the `leader`, the script's process as a child of this one, only those that carry the mark are found.
+    Raises HarnessError when one does not go."""
     found: set[int] = set()
     for number, seconds in ((signal.SIGTERM, TERM_SECONDS), (signal.SIGKILL, KILL_SECONDS)):
         deadline = time.monotonic() + seconds
@@ -125,9 +136,24 @@ def end_all(run_dir: Path, leader: subprocess.Popen[bytes] | None = None) -> int
 
 def _running(run_dir: Path, leader: subprocess.Popen[bytes] | None) -> set[int]:
     here = set(marked(run_dir))
-    if leader is not None and leader.poll() is None:
-        here.add(leader.pid)
+    if leader is not None:
+        leader.poll()  # one that has ended is to be reaped
+        here |= _below(os.getpid())
     return here
+
+
+def _below(top: int) -> set[int]:
+    """Living processes that descend from one. A daemon may have left its session, and the mark with its environment."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with contextlib.suppress(OSError):
+                fields = (folder / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+                parents |= {int(folder.name): int(fields[1])} if fields[0] not in "ZX" else {}
+    found = {top}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {top}
 
 
 def marked(run_dir: Path) -> Iterator[int]:

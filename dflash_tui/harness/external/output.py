@@ -10,8 +10,10 @@ from dataclasses import dataclass
 LONGEST_LINE = 4000  # characters
 MOST_KEPT = 32 << 20  # bytes of output: a script that prints without end must not fill the disk
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_BAR = re.compile(r"(?P<name>.*?)\d{1,3}%\|[^|]*\|\s*(?P<done>[\d.]+[kMGT]?)/(?P<total>[\d.]+[kMGT]?)\s*\[")
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b[ -/]*[0-~]|[\x00-\x08\x0a-\x1f\x7f-\x9f]"
+)
+_BAR = re.compile(r"\d{1,3}%\|[^|]*\|\s*(?P<done>[\d.]+[kMGT]?)/(?P<total>[\d.]+[kMGT]?)\s*\[")
 _UNITS = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SILENT_SECONDS = 10.0  # after which a bar that has not moved gives way to another one
 
@@ -70,7 +72,7 @@ class Stream:
             return
         done, total = _number(found["done"]), _number(found["total"])
         if done is not None and total:
-            name = "" if self._pattern is not None else found["name"].strip(" :")
+            name = "" if self._pattern is not None else text[: found.start()].strip(" :")
             self._mark(Mark(min(done, total), total, name))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from dflash_tui.harness import rundir, turn
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external.child import Child, counted, end_all, marked
+from dflash_tui.harness.external.child import Child, counted, end_all
 from dflash_tui.harness.external.guard import mark, put_aside, sha256
 from dflash_tui.harness.external.output import MOST_KEPT, Bars, Mark, Stream
 from dflash_tui.harness.external.outputs import outputs
@@ -81,7 +81,7 @@ def _check(request: ExternalRequest) -> None:
 
 def _guarded_run(run_dir: Path, request: ExternalRequest, guarded: Guard) -> tuple[int, str, Journal]:
     """Exit status, last line on stderr, and the journal once the old files are back."""
-    left = {path: mark(Path(path)) for path in guarded.left}
+    left = {path: _seen(path) for path in guarded.left}
     for path in left:
         rundir.say(run_dir, f"{path}: is not kept safe, too many or too large; name what is written in harness.results")
     journal = written(run_dir, Journal(JOURNAL_VERSION, os.fspath(run_dir), "saving", guarded.files))
@@ -97,9 +97,16 @@ def _guarded_run(run_dir: Path, request: ExternalRequest, guarded: Guard) -> tup
             end_all(run_dir)  # a second signal may have come before the script had ended
             journal, _ = restore(run_dir, journal)
             for path, was in left.items():
-                if not Path(path).exists() or mark(Path(path)) != was:
+                if _seen(path) != was:
                     rundir.say(run_dir, f"{path}: WAS CHANGED by the script; it was not kept safe")
     return status, last, journal
+
+
+def _seen(path: str) -> tuple[int, ...]:
+    try:
+        return mark(Path(path))
+    except OSError:  # gone, or below a folder that can't be looked into
+        return ()
 
 
 @contextmanager
@@ -120,11 +127,12 @@ def _watch(run_dir: Path, request: ExternalRequest, child: Child) -> tuple[int, 
         while (status := child.ended()) is None:
             listening.take(LOOK_SECONDS)
         deadline = time.monotonic() + GRACE_SECONDS
-        while any(marked(run_dir)) and time.monotonic() < deadline:
+        while child.left() and time.monotonic() < deadline:
             listening.take(LOOK_SECONDS / 10)
-        if ended := end_all(run_dir):
+        if ended := child.end_all():
             rundir.say(run_dir, f"what the script had left behind was ended: {counted(ended)}")
-        while listening.take(0):
+        deadline = time.monotonic() + GRACE_SECONDS  # what was not ours to end may go on printing
+        while listening.take(0) and time.monotonic() < deadline:
             pass
         last = listening.close()
         progress.report("done")
@@ -227,11 +235,14 @@ def _note_link(run_dir: Path, manifest: Manifest, before: dict[str, dict[str, An
     facts = [Fact(kind, value, source, rundir.now()) for kind, value in (("link.record", before), ("link.now", after))]
     rundir.append(run_dir / rundir.FACTS, facts)
     for name in sorted(name for name in before if before[name] != after.get(name)):
-        rundir.say(
-            run_dir,
-            f"LINKED_FILE_CHANGED: the script wrote into {run_dir / name}, the checkpoint that it was given; what "
-            f"that is linked to has changed with it, so fetch {manifest.checkpoint.path} again",
-        )
+        given, path = f"{run_dir / name}, the checkpoint that it was given", manifest.checkpoint.path
+        if name not in after:
+            what = f"the script removed {given}; the one that was fetched is as it was"
+        elif after[name]["inode"] != before[name]["inode"]:
+            what = f"the script put another file at {given}; the one that was fetched is as it was"
+        else:
+            what = f"the script wrote into {given}; what that is linked to has changed with it, so fetch {path} again"
+        rundir.say(run_dir, f"LINKED_FILE_CHANGED: {what}")
 
 
 def _failure(request: ExternalRequest, status: int, last: str) -> str:
