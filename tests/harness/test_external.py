@@ -8,18 +8,14 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dflash_tui.harness import rundir
-from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external.guard import describe
-from dflash_tui.harness.external.paths import script_of
-from dflash_tui.records.codec import dumps, loads
-from dflash_tui.records.external import ExternalLook, ExternalLooked
+from dflash_tui.records.codec import loads
 from dflash_tui.records.process import ProgressRecord
 from tests.harness.external_world import OLD, OLD_NS, Lab, ending, journal, lab, log, process_of, until
 from tests.harness.world import harness
@@ -195,6 +191,31 @@ def test_what_the_script_leaves_behind_is_ended_before_the_old_file_comes_back(t
     assert there.is_as_before()
 
 
+def test_a_daemon_that_took_off_its_mark_is_ended_too_and_does_not_hold_the_run_up(there: Lab) -> None:
+    loud = "while :; do echo still here; echo late > eval_results.json; done"
+    start = f"import subprocess; subprocess.Popen(['env', '-i', 'sh', '-c', {loud!r}], start_new_session=True)"
+    (there.folder / "start.py").write_text(f"{start}\nopen('eval_results.json', 'w').write('{{}}')\n")
+    command = ("env", "-C", os.fspath(there.folder), sys.executable, os.fspath(there.folder / "start.py"))
+    run_dir = there.run(command=command, script="")
+    (there.folder / "start.py").unlink()
+    assert "what the script had left behind was ended: 1 process" in log(run_dir)
+    assert there.is_as_before()
+
+
+def test_what_the_script_wrote_is_moved_so_that_a_full_disk_keeps_no_old_file_away(there: Lab) -> None:
+    gate = there.folder / "gate"
+    os.mkfifo(gate)
+    run_dir = there.make(there.request("replace:", f"here:{there.folder / 'here'}", f"wait:{gate}"))
+    working = there.begin(run_dir)
+    until((there.folder / "here").exists, "the script to write")
+    new = there.fixed.stat().st_ino
+    gate.write_text("")
+    working.wait()
+    (output,) = journal(run_dir).outputs
+    assert (run_dir / output.name).stat().st_ino == new
+    assert there.is_as_before()
+
+
 def test_stop_ends_the_script_and_puts_the_old_file_back(there: Lab) -> None:
     gate, here = there.folder / "gate", there.folder / "here"
     os.mkfifo(gate)
@@ -216,6 +237,15 @@ def test_a_checkpoint_that_the_script_writes_into_is_said(there: Lab) -> None:
     before, after = (fact["value"]["checkpoint/checkpoint.pt"] for fact in facts)
     assert before["inode"] == after["inode"]
     assert before["header_sha256"] != after["header_sha256"]
+
+
+def test_a_link_that_the_script_removes_or_replaces_is_not_the_one_that_was_fetched(there: Lab) -> None:
+    gone = there.run("drop:../checkpoint/checkpoint.pt", "write:fresh.json")
+    other = there.run("replace:../checkpoint/checkpoint.pt", "write:fresh.json", name="run-2")
+    for run_dir, what in ((gone, "removed"), (other, "put another file at")):
+        assert f"the script {what} {run_dir}/checkpoint/checkpoint.pt" in log(run_dir)
+        assert "the one that was fetched is as it was" in log(run_dir)
+    assert (there.root / "checkpoints" / "checkpoint.pt").read_bytes() == b"weights" * 1000
 
 
 def test_what_is_written_beside_the_checkpoint_changes_no_checkpoint(there: Lab) -> None:
@@ -330,85 +360,6 @@ def test_on_another_file_system_a_hard_linked_file_is_refused(there: Lab, elsewh
     assert far.read_bytes() == OLD
 
 
-def test_what_can_be_written_and_not_put_back_is_refused() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        result = folder / "out.json"
-        result.write_bytes(OLD)
-        result.chmod(0o666)
-        folder.chmod(0o555)
-        said = as_nobody(lambda: describe(result, 0, folder))
-        assert said.startswith(f"{folder}: this user may not write there, so the old bytes of out.json could not be")
-        folder.chmod(0o755)
-        result.chmod(0o000)
-        assert "could not be put back" in as_nobody(lambda: describe(result, 0, folder))
-
-
-def as_nobody(work: Callable[[], object]) -> str:
-    """The sentence that refuses some work to a user who may not do everything; whoever tests as such is that user."""
-    told, tell = os.pipe()
-    if not (child := os.fork()):
-        try:
-            if os.geteuid() == 0:
-                os.setgid(65534)
-                os.setuid(65534)
-            work()
-        except HarnessError as error:
-            os.write(tell, str(error).encode())
-        finally:
-            os._exit(0)
-    os.close(tell)
-    os.waitpid(child, 0)
-    with os.fdopen(told) as stream:
-        return stream.read()
-
-
-@pytest.mark.parametrize("kind", ["fifo", "loop"])
-def test_what_is_no_file_is_refused(there: Lab, tmp_path: Path, kind: str) -> None:
-    odd = tmp_path / "odd.json"
-    os.mkfifo(odd) if kind == "fifo" else odd.symlink_to(odd)
-    error = ending(there.run("write:", results=(os.fspath(odd),))).error or ""
-    assert ("is no regular file" if kind == "fifo" else "leads back to itself") in error
-
-
-def test_a_script_that_is_run_from_its_own_folder_is_found_there(there: Lab) -> None:
-    command = ("env", "-C", os.fspath(there.folder), sys.executable, "run_eval.py", "write:eval_results.json")
-    run_dir = there.run(command=command, script="", script_sha256="")
-    (output,) = journal(run_dir).outputs
-    assert output.origin == os.fspath(there.fixed)
-    assert there.is_as_before()
-
-
-@pytest.mark.parametrize(
-    ("command", "found"),
-    [
-        (["python3", "{folder}/run_eval.py", "--x"], "{folder}/run_eval.py"),
-        (["env", "-C", "{folder}", "python3", "run_eval.py"], "{folder}/run_eval.py"),
-        (["env", "-C", "{folder}", "python3", "-m", "package"], "{folder}/package/__main__.py"),
-        (["python3", "-m", "run_eval"], ""),
-        (["python3", "{folder}/eval_results.json"], ""),
-        (["{folder}/run.sh", "--x"], "{folder}/run.sh"),
-        (["/bin/true"], ""),
-    ],
-)
-def test_the_script_in_a_command(there: Lab, command: list[str], found: str) -> None:
-    (there.folder / "package").mkdir()
-    (there.folder / "package" / "__main__.py").write_text("")
-    (there.folder / "run.sh").write_text("#!/bin/sh\n")
-    (there.folder / "run.sh").chmod(0o755)
-    words = [word.format(folder=there.folder) for word in command]
-    assert script_of(words) == (Path(found.format(folder=there.folder)) if found else None)
-
-
-def test_what_would_be_kept_safe_is_told_before_anything_is_created(there: Lab) -> None:
-    request = ExternalLook((sys.executable, os.fspath(there.script)), os.fspath(there.root))
-    said = loads(ExternalLooked, harness("external-look", stdin=dumps(request)).stdout, "answer")
-    assert said.script == os.fspath(there.script)
-    assert said.guarded == (os.fspath(there.fixed),)
-    assert said.problems == ()
-    assert list((there.root / "runs").iterdir()) == []
-
-
 def test_a_second_signal_costs_nothing(there: Lab) -> None:
     gate, here = there.folder / "gate", there.folder / "here"
     os.mkfifo(gate)
@@ -431,16 +382,3 @@ def test_a_second_signal_costs_nothing(there: Lab) -> None:
     assert not _alive(child.pid)
     stubborn.unlink()
     assert there.is_as_before()
-
-
-def test_a_file_whose_name_is_no_text_is_kept_safe_too(there: Lab) -> None:
-    odd = os.fsencode(there.folder) + b"/\xff\n.json"
-    with open(odd, "wb") as stream:
-        stream.write(OLD)
-    spoiler = there.folder / "spoiler.py"
-    spoiler.write_text(f"open({odd!r}, 'w').write('x')\nopen('out.json', 'w').write('{{}}')\n")
-    run_dir = there.run(command=(sys.executable, os.fspath(spoiler)), script="", results=("out.json",))
-    assert ending(run_dir).state == "finished", ending(run_dir)
-    with open(odd, "rb") as stream:
-        assert stream.read() == OLD
-    assert "\\udcff" in log(run_dir)

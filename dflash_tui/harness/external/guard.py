@@ -11,6 +11,7 @@ interrupted and done again.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -242,7 +243,12 @@ def _take(run_dir: Path, path: Path, name: str) -> bool:
     if not path.is_file():
         path.unlink(missing_ok=True)
         return False
-    copied(path, part)
+    try:
+        if path.is_symlink() or path.stat().st_nlink > 1:
+            raise OSError(errno.EMLINK, "other names would go on writing to it")
+        os.link(path, part)  # a script that has filled the disk must not keep the old file from coming back
+    except OSError:
+        copied(path, part)
     os.replace(part, written)
     sync(written.parent)
     return True

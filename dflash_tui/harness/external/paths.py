@@ -27,7 +27,10 @@ LARGEST_SCRIPT = 4 << 20
 TEXTUAL = ("json", "jsonl", "csv", "tsv", "txt", "md")
 RESULT_LIKE = (*TEXTUAL, "yaml", "yml", "html", "npz", "npy", "pkl")
 
-_NAME = re.compile(rf"(?:[\w~./@+-][\w ./@+-]*)\.(?:{'|'.join(RESULT_LIKE)})(?![\w.])")
+_NAME = re.compile(rf"(?:[\w~./@+-][\w ./@+-]*)\.(?:{'|'.join(RESULT_LIKE)})")
+_ENDING = re.compile(rf"\.(?:{'|'.join(RESULT_LIKE)})(?![\w.])")
+_BEFORE = re.compile(r"[\w ~./@+-]*")
+_LONGEST_NAME, _LONGEST_PART = 300, 255  # characters that are looked at, bytes that a file system takes
 _QUOTED = re.compile(r"""["']([^"'\n]{1,300})["']""")
 _DATA = (".json", ".jsonl", ".pt", ".bin", ".safetensors", ".toml", ".yaml", ".yml")
 _OWN = (rundir.RUNS, "checkpoints", ".dflash")
@@ -98,7 +101,7 @@ def guard(command: Sequence[str], results: Sequence[str], inputs: Sequence[str],
     for path in _candidates(script, command, inputs, root) if script is not None else ():
         if os.fspath(path) in seen or not _writable(path):
             continue
-        size = path.stat().st_size if path.is_file() else 0
+        size = path.stat().st_size if os.path.isfile(path) else 0
         try:
             if (len(files) >= most or total + size > MOST_BYTES) and size:
                 raise HarnessError("too many or too large")
@@ -132,21 +135,32 @@ def _candidates(script: Path, command: Sequence[str], inputs: Sequence[str], roo
 
 
 def _named(script: Path, command: Sequence[str], folders: Iterable[Path]) -> Iterator[Path]:
-    """Files that the command or the script's text name: those that are there, and results that are not there yet."""
+    """Files that the command or the script's text name, in one piece or as a folder and a name: those that are there,
+    and results that are not there yet."""
     text = ""
     if script.stat().st_size <= LARGEST_SCRIPT:
         text = script.read_text("utf-8", "replace")
-    spelled = [*command, *(m[1] for m in _QUOTED.finditer(text)), *(m[0] for m in _NAME.finditer(text))]
-    for name in dict.fromkeys(spelled):
+    quoted = [match[1] for match in _QUOTED.finditer(text)]
+    told = (Path(name) for name in quoted if os.path.isabs(name) and os.path.isdir(name))
+    folders = tuple(dict.fromkeys((*folders, *told)))
+    for name in dict.fromkeys((*command, *quoted, *_unquoted(text))):
         if not _NAME.fullmatch(name) or "//" in name:
             continue
         whole = name.startswith(("/", "~/"))
         places = [Path(name).expanduser()] if whole else [folder / name for folder in folders]
         places += [folder / name.lstrip("/") for folder in folders] if name.startswith("/") else []
         for path in map(Path, map(os.path.normpath, places)):
-            textual = path.suffix.lstrip(".") in TEXTUAL
-            if path.is_file() or (textual and not os.path.lexists(path) and path.parent.is_dir()):
+            new = path.suffix.lstrip(".") in TEXTUAL and not os.path.lexists(path) and os.path.isdir(path.parent)
+            if os.path.isfile(path) or (new and len(os.fsencode(path.name)) <= _LONGEST_PART):
                 yield path
+
+
+def _unquoted(text: str) -> Iterator[str]:
+    """What may be names in it: with the words before (a path may hold spaces), and without (an argument's value)."""
+    for ending in _ENDING.finditer(text):
+        before = _BEFORE.match(text[max(0, ending.start() - _LONGEST_NAME) : ending.start()][::-1])
+        whole = (before[0][::-1] if before else "") + ending[0]
+        yield from (whole.lstrip(), whole.rpartition(" ")[2])
 
 
 def _beside(folder: Path) -> Iterator[Path]:
@@ -162,7 +176,7 @@ def _beside(folder: Path) -> Iterator[Path]:
 def _writable(path: Path) -> bool:
     """Whether this user can change what the path holds; a folder that can't be written to, with a file in it that can,
     is for `describe` to refuse."""
-    return os.access(path if path.exists() else path.parent, os.W_OK)
+    return os.access(path if os.path.exists(path) else path.parent, os.W_OK)
 
 
 def _is_text(path: Path) -> bool:

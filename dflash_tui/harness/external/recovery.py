@@ -97,6 +97,7 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
     Raises HarnessError after all were tried: the journal stays open then.
     """
     moved: list[Guarded] = []
+    said: list[str] = []
     failed: list[str] = []
     for file in journal.files:
         try:
@@ -104,9 +105,11 @@ def restore(run_dir: Path, journal: Journal) -> tuple[Journal, Sequence[Guarded]
         except HarnessError as error:
             failed.append(str(error))
             continue
-        for sentence in back.sentences:
-            rundir.say(run_dir, sentence)
+        said += back.sentences
         moved += [file] if back.moved else []
+    with contextlib.suppress(OSError):  # the disk may be full
+        for sentence in said:
+            rundir.say(run_dir, sentence)
     if failed:
         raise HarnessError("; ".join(failed))
     with contextlib.suppress(OSError):  # there may be none
