@@ -20,8 +20,9 @@ from dflash_tui.hosts.base import Completed, Entry, Host, HostError, HostUnreach
 from dflash_tui.hosts.launchers import parse_prefix
 from dflash_tui.hosts.running import announcing, command_text, ending, ending_later, new_mark, run_to_end
 
-_REAP = 15.0
-"""Seconds for telling a process id and for ending it: a cluster takes a while to start even that."""
+_TELL, _REAP = 5.0, 15.0
+"""Seconds to wait for a process id when a command is left at its start, and for ending it: a cluster takes a while to
+start even that."""
 
 
 class ContainerHost:
@@ -62,7 +63,7 @@ class ContainerHost:
                     yield inside
                 finally:
                     if mark and not inside.ended:
-                        pid = await process.announced(mark, _REAP)
+                        pid = await process.announced(mark, _TELL)
                         if pid is not None:
                             self._left[mark] = pid
         finally:
