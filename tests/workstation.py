@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -269,6 +271,20 @@ def line_with(stream: IO[str] | None, text: str) -> str:
         if text in line:
             return line
     raise AssertionError(f"ended without {text!r}: {seen}")
+
+
+@contextmanager
+def in_time(command: subprocess.Popen[str]) -> Iterator[None]:
+    """A begun command is killed when it still runs at the end of the block, or after a while, so that nobody waits for
+    its words forever."""
+    watchdog = threading.Timer(SECONDS, command.kill)
+    watchdog.start()
+    try:
+        yield
+    finally:
+        watchdog.cancel()
+        command.kill()
+        command.wait()
 
 
 def tree(folder: Path) -> dict[str, tuple[int, int, bytes]]:

@@ -18,7 +18,7 @@ from tests.bed.bed import Bed
 from tests.bed.screen import Screen
 from tests.pilot import screen_text
 from tests.pilot import until as seen
-from tests.workstation import FILES_OF_A_RUN, SECONDS, line_with, tree, until
+from tests.workstation import FILES_OF_A_RUN, SECONDS, in_time, line_with, tree, until
 
 
 @pytest.fixture
@@ -140,10 +140,11 @@ def test_an_app_that_was_killed_finds_its_run_running_and_then_finished(bed: Bed
 def test_a_killed_evaluation_is_shown_as_lost_with_its_last_log_line(bed: Bed, screen: Screen) -> None:
     run_id = begun(bed, screen, "e")
     headless = bed.begin("eval", "--json")
-    line_with(headless.stderr, "is followed")
-    os.kill(bed.process(run_id).pid, signal.SIGKILL)
+    with in_time(headless):
+        line_with(headless.stderr, "is followed")
+        os.kill(bed.process(run_id).pid, signal.SIGKILL)
+        out, err = headless.communicate(timeout=SECONDS)
     last = (bed.run_dir(run_id) / "log.txt").read_text().strip().splitlines()[-1]
-    out, err = headless.communicate(timeout=SECONDS)
     assert (headless.returncode, out) == (1, "")
     assert f"last log line: {last}" in err.strip().splitlines()[-1]
     assert f"last log line: {last}" in " ".join(right_column(screen.shows("○ lost")).split())
