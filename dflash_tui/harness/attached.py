@@ -28,5 +28,6 @@ def _wait(held: int, run_dir: Path) -> None:
     with contextlib.suppress(OSError):
         while os.read(held, 1 << 10):
             pass
-    rundir.say(run_dir, _LET_GO)
+    with contextlib.suppress(OSError):  # its run directory may be gone, or the disk full: it ends all the same
+        rundir.say(run_dir, _LET_GO)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -47,7 +47,7 @@ class Cleaning:
         """Everything below the root, and unfinished hidden states where those are made."""
         for name, path, found in _entries(os.path.join(self.root, ".dflash")):
             if _HARNESS.fullmatch(name) and name != self.harness:
-                self._harness(path, found)
+                self._harness(name, path, found)
             elif _TEMPORARY.fullmatch(name):
                 self._take(path, found, "temporary file", "an upload that did not end")
         runs = os.path.join(self.root, "runs")
@@ -103,8 +103,8 @@ class Cleaning:
         if files and whole:
             self._take(record, os.lstat(record), "record", "of the checkpoint that goes")
 
-    def _harness(self, path: str, found: os.stat_result) -> None:
-        if any(path in command for command in self.commands):
+    def _harness(self, name: str, path: str, found: os.stat_result) -> None:
+        if any(name in command for command in self.commands):  # whichever way leads a run to it
             self._keep(path, "a run works with it")
         else:
             self._take(path, found, "harness", "of another version; it is sent again where it is needed")
@@ -183,7 +183,7 @@ def _linked(runs: str) -> Dict[Identity, str]:
     return found
 
 
-def _recorded(path: str) -> Dict[str, Dict[str, Any]]:
+def _recorded(path: str) -> Dict[str, Any]:
     """The files that a transfer's record names, each as it was when it had been verified; {} without one."""
     try:
         with open(path, "rb") as stream:
@@ -197,11 +197,13 @@ def _plain(name: str) -> bool:
     return all(part not in ("", ".", "..") for part in name.split("/"))
 
 
-def _same(found: os.stat_result, here: Dict[str, Any]) -> bool:
+def _same(found: os.stat_result, here: Any) -> bool:
     """Size, time (whole seconds, as some hosts tell it) and inode, where it was told."""
     return (
-        found.st_size == here.get("size")
-        and int(found.st_mtime) == int(here.get("mtime", -1))
+        isinstance(here, dict)
+        and found.st_size == here.get("size")
+        and isinstance(here.get("mtime"), (int, float))
+        and int(found.st_mtime) == int(here["mtime"])
         and here.get("inode") in (0, found.st_ino)
     )
 

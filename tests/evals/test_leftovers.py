@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -183,6 +183,12 @@ async def test_the_harness_of_a_run_that_works_stays(working: Root) -> None:
     assert reasons(found) == {OTHER: "a run works with it"}
 
 
+async def test_another_way_to_the_harness_of_a_run_that_works_leads_to_the_same(working: Root) -> None:
+    other_way = working.folder.parent / "other-way"
+    other_way.symlink_to(working.folder)
+    assert reasons(await replace(working, folder=other_way).clean()) == {OTHER: "a run works with it"}
+
+
 async def test_fetched_checkpoints_go_when_that_is_asked(root: Root) -> None:
     root.fetched()
     assert (await root.clean()).found == ()
@@ -236,6 +242,16 @@ async def test_a_record_leads_nowhere_else(root: Root) -> None:
     root.file("checkpoints/a/b/.transfer.json", json.dumps({"version": 1, "files": files}).encode())
     assert (await root.clean(checkpoints=True)).found == ()
     assert outside.exists()
+
+
+@pytest.mark.parametrize("here", [5, None, {"size": 5000}, {"size": 5000, "mtime": None}])
+async def test_of_a_damaged_record_no_file_is_the_one_that_was_fetched(root: Root, here: object) -> None:
+    path = root.file("checkpoints/a/b/checkpoint.pt", b"w" * 5000)
+    record = json.dumps({"files": {"checkpoint.pt": {"here": here}}})
+    root.file("checkpoints/a/b/.transfer.json", record.encode())
+    found = await root.clean(checkpoints=True)
+    assert found.found == ()
+    assert "is not the file that was fetched" in reasons(found)[path.name]
 
 
 async def test_links_are_not_followed(root: Root, tmp_path: Path) -> None:

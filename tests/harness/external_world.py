@@ -81,10 +81,11 @@ class Lab:
         harness("external", run_dir, "--foreground")
         return run_dir
 
-    def begin(self, run_dir: Path) -> subprocess.Popen[bytes]:
+    def begin(self, run_dir: Path, how: str = "--foreground", stdin: int | None = None) -> subprocess.Popen[bytes]:
         """Carry it out in a process that can be killed."""
-        command = [sys.executable, "-m", "dflash_tui.harness", "external", os.fspath(run_dir), "--foreground"]
-        return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": os.fspath(REPOSITORY)}, cwd="/")
+        command = [sys.executable, "-m", "dflash_tui.harness", "external", os.fspath(run_dir), how]
+        environment = {**os.environ, "PYTHONPATH": os.fspath(REPOSITORY)}
+        return subprocess.Popen(command, env=environment, cwd="/", stdin=stdin)
 
     def is_as_before(self) -> bool:
         """The old results lie where they were, as they were, and nothing else lies beside the script."""

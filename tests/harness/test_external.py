@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -202,6 +203,22 @@ def test_a_daemon_that_took_off_its_mark_is_ended_too_and_does_not_hold_the_run_
     assert there.is_as_before()
 
 
+def test_what_the_script_leaves_to_its_harness_is_reaped(there: Lab) -> None:
+    gate, here = there.folder / "gate", there.folder / "here"
+    os.mkfifo(gate)
+    command = ("sh", "-c", f"for i in 1 2 3 4 5 6 7 8; do (true &); done; : > {here}; cat {gate}")
+    working = there.begin(there.make(there.request(command=command, script="")))
+    until(here.exists, "the script to leave them")
+    until(lambda: children(working.pid) == 1, "the script to be the only child")
+    gate.write_text("")
+    working.wait()
+
+
+def children(pid: int) -> int:
+    """How many a process has, living or not."""
+    return sum(len(task.read_text().split()) for task in Path(f"/proc/{pid}/task").glob("*/children"))
+
+
 def test_what_the_script_wrote_is_moved_so_that_a_full_disk_keeps_no_old_file_away(there: Lab) -> None:
     gate = there.folder / "gate"
     os.mkfifo(gate)
@@ -214,6 +231,17 @@ def test_what_the_script_wrote_is_moved_so_that_a_full_disk_keeps_no_old_file_aw
     (output,) = journal(run_dir).outputs
     assert (run_dir / output.name).stat().st_ino == new
     assert there.is_as_before()
+
+
+def test_a_held_run_whose_folder_is_gone_ends_when_it_is_let_go(there: Lab) -> None:
+    gate = there.folder / "gate"
+    os.mkfifo(gate)
+    run_dir = there.make(there.request(f"here:{there.folder / 'here'}", f"wait:{gate}"))
+    holding = there.begin(run_dir, "--attached", stdin=subprocess.PIPE)
+    until((there.folder / "here").exists, "the script to begin")
+    shutil.rmtree(run_dir)
+    holding.communicate(timeout=30)
+    assert holding.returncode
 
 
 def test_stop_ends_the_script_and_puts_the_old_file_back(there: Lab) -> None:

@@ -26,6 +26,7 @@ MARK = "DFLASH_TUI_RUN"
 TERM_SECONDS = 3.0
 KILL_SECONDS = 30.0
 NOT_RUN = 127
+_ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 _SUBREAPER = 36  # prctl: what loses its parent below this process becomes its child, not that of process 1
 
 # It waits until the journal knows it, and dies with the harness: a script that nobody watches would go on writing where
@@ -93,7 +94,11 @@ class Child:
         os.write(self._opened, b"1")
 
     def ended(self) -> int | None:
-        """Its exit status (negative: the signal that ended it), None while it runs."""
+        """Its exit status (negative: the signal that ended it), None while it runs. What it left to this process and
+        has ended is reaped."""
+        with contextlib.suppress(ChildProcessError):  # there is none, not even itself any more
+            while (gone := os.waitid(os.P_ALL, 0, _ENDED)) is not None and gone.si_pid != self._process.pid:
+                os.waitpid(gone.si_pid, 0)
         return self._process.poll()
 
     def left(self) -> int:
