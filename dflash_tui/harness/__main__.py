@@ -170,7 +170,10 @@ def _work_detached(command: str, run_dirs: list[Path], *, shut: tuple[int, ...] 
         carry(first, work, lambda: None)
         raise TorchMissing(_no_torch())
     process.detach(first, work, shut=shut, carry=carry)
-    return (first / rundir.PROCESS).read_text(encoding="utf-8").strip()
+    try:
+        return (first / rundir.PROCESS).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:  # it has begun, and its run directory was taken away: whoever follows it will see
+        return "{}"
 
 
 def _prepared(command: str, run_dirs: list[Path]) -> tuple[Callable[[Path], None], process.Carry]:
