@@ -41,6 +41,9 @@ from dflash_tui.hosts.local import kind_of, temporary_name
 
 _FORMAT = "%f %s %Y %i %h"
 _LIST_TRIES = 3
+_NOT_STARTED = (126, 127)
+"""A shell's statuses for a program that is not there or may not be run: they say nothing about the path."""
+
 _SMALL_READ = 1 << 20
 _BYTES_A_SECOND = 1 << 20
 """The slowest link on which a read is not given up, beyond half a minute for starting it."""
@@ -172,15 +175,23 @@ async def _reason(
     host: Host, path: str, status: int, stderr: str, argv: list[str], *, exists: bool = False
 ) -> HostError:
     """Why a command on a path failed. The words are the C locale's; where they are translated, `test -e` decides."""
-    if "Permission denied" in stderr or "Operation not permitted" in stderr:
-        return PermissionRefused(f"{host.name}: {path} may not be used by this user")
-    if "No such file" in stderr or not (exists or await _exists(host, path)):
-        return FileMissing(f"{host.name}: {path} does not exist")
-    if "Not a directory" in stderr:
-        return HostError(f"{host.name}: {path} is not a folder")
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    said = lines[-1] if lines else f"status {status}"
-    return CommandFailed(f"{host.name}: `{argv[0]}` failed on {path}: {said}", status, stderr)
+    said = _own_words(argv[0], stderr)
+    if status not in _NOT_STARTED:
+        if "Permission denied" in said or "Operation not permitted" in said:
+            return PermissionRefused(f"{host.name}: {path} may not be used by this user")
+        if "No such file" in said or not (exists or await _exists(host, path)):
+            return FileMissing(f"{host.name}: {path} does not exist")
+        if "Not a directory" in said:
+            return HostError(f"{host.name}: {path} is not a folder")
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = lines[-1] if lines else f"status {status}"
+    return CommandFailed(f"{host.name}: `{argv[0]}` failed on {path}: {last}", status, stderr)
+
+
+def _own_words(program: str, stderr: str) -> str:
+    """What a program itself complained of. A login shell may complain before it, of files of its own."""
+    own = [line for line in stderr.splitlines() if line.startswith(f"{program}: ")]
+    return "\n".join(own) or stderr
 
 
 def _stat(fields: list[str]) -> Stat:

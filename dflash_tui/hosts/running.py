@@ -16,6 +16,7 @@ STDERR_TAIL = 64 << 10
 """Bytes of stderr that are kept: the end, where the reason is."""
 
 _SHOWN = 160
+_DISPUTED = frozenset("\n!\\")
 _ANNOUNCED = re.compile(rb"^dflash-pid:([0-9a-f]+):(\d+)\n", re.MULTILINE)
 
 
@@ -23,6 +24,17 @@ def command_text(argv: Sequence[str]) -> str:
     """argv as it would be typed, cut to a length that fits in a sentence."""
     text = shlex.join(argv)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
+
+def shell_line(argv: Sequence[str]) -> bytes:
+    """argv as one line that any login shell reads alike. sh, csh and fish agree on a quoted text only as long as it has
+    no newline, `!` or backslash: those are sent as octal escapes, which a shell of POSIX undoes on the other side.
+    Bytes, because a name on a host need not be UTF-8."""
+    line = shlex.join(argv)
+    if not _DISPUTED.intersection(line):
+        return line.encode("utf-8", "surrogateescape")
+    plain = "".join(f"\\0{ord(char):03o}" if char in _DISPUTED or char == "'" else char for char in line)
+    return f"""sh -c 'eval "exec $(printf %b "$1")"' sh '{plain}'""".encode("utf-8", "surrogateescape")
 
 
 def command_failed(name: str, argv: Sequence[str], done: Completed) -> CommandFailed:

@@ -26,7 +26,16 @@ from dflash_tui.hosts.base import (
     Stat,
 )
 from dflash_tui.hosts.local import kind_of, temporary_name
-from dflash_tui.hosts.running import Tail, announcing, command_failed, command_text, ending, new_mark, run_to_end
+from dflash_tui.hosts.running import (
+    Tail,
+    announcing,
+    command_failed,
+    command_text,
+    ending,
+    new_mark,
+    run_to_end,
+    shell_line,
+)
 from dflash_tui.hosts.ssh_link import connect, disconnect, translated
 
 if TYPE_CHECKING:
@@ -130,9 +139,9 @@ class SshHost:
 
             heeds = _heeds_signals(connection)
             mark = "" if heeds else new_mark()
-            announced = announcing(argv, mark) if mark else argv
-            # Bytes, because a name on the host need not be UTF-8; asyncssh sends them as they are.
-            command = cast(str, shlex.join(announced).encode("utf-8", "surrogateescape"))
+            # A server that heeds signals is no OpenSSH and starts no login shell. asyncssh sends bytes as they are.
+            line = shell_line(announcing(argv, mark)) if mark else shlex.join(argv).encode("utf-8", "surrogateescape")
+            command = cast(str, line)
 
             async def open_session() -> asyncssh.SSHClientProcess[bytes]:
                 source = asyncssh.PIPE if stdin else asyncssh.DEVNULL

@@ -155,3 +155,10 @@ def test_what_ends_with_its_launcher_is_a_warning(world: Desk) -> None:
     found = check(world, world.other_config("held.toml", evaluation={"host": "box"}, **hosts))
     assert ("evaluation", "detached work") in found.places("warn"), found.failures
     assert "an evaluation is held open" in found.sentence("evaluation", "detached work")
+
+
+def test_a_login_shell_that_prints(mine: Desk) -> None:
+    (mine.ct129.folder / ".bashrc").write_text("echo Welcome to ct129\n")
+    sentence = check(mine).only("hosts", "ct129 shell")
+    assert "the login shell of ct129 prints `Welcome to ct129` before each command's own output" in sentence
+    assert "let its ~/.bashrc (or the like) print only where somebody reads" in sentence

@@ -68,6 +68,10 @@ async def _host(
     if item.jump_only:
         return items, Reached(item.name)
     host = console.host(item.name)
+    if not item.container:
+        shell = await bounded(GROUP, f"{item.name} shell", lambda: _shell(host), 30)
+        if shell:
+            return [*items, *shell], Reached(item.name, f"{item.name} does not run commands as they are")
     clock = await bounded(GROUP, f"{item.name} clock", lambda: _clock(host), 30)
     if clock and clock[0].state == "fail":  # it lets us in and runs nothing
         return [*items, *clock], Reached(item.name, f"{item.name} runs no commands")
@@ -131,6 +135,25 @@ async def _container(console: Console, item: HostConfig) -> Items:
     except HostError as error:
         return [GROUP.fail(item.name, str(error))]
     return [GROUP.ok(item.name, f"runs on {outside.name}: `{shlex.join(item.container)}`")]
+
+
+async def _shell(host: Host) -> Items:
+    """What is wrong with the login shell: what it prints itself stands before every file that is read. One that runs
+    nothing at all is no matter of this."""
+    try:
+        done = await host.run(["true"], check=False, timeout=30)
+    except HostError:
+        return []
+    if done.status != 0 or not done.stdout:
+        return []
+    said = " ".join(done.text.split())[:80]
+    return [
+        GROUP.fail(
+            f"{host.name} shell",
+            f"the login shell of {host.name} prints `{said}` before each command's own output, expected nothing: let "
+            "its ~/.bashrc (or the like) print only where somebody reads, after `case $- in *i*) ;; *) return ;; esac`",
+        )
+    ]
 
 
 async def _clock(host: Host) -> Items:
