@@ -261,8 +261,8 @@ def _doubts(found: Survey, looked: ExternalLooked) -> list[str]:
     if looked.unguarded:
         more = f" and {len(looked.unguarded) - 3} more" if len(looked.unguarded) > 3 else ""
         doubts.append(
-            f"not kept safe, too many or too large: {', '.join(looked.unguarded[:3])}{more}; if the script writes "
-            "there, name it under harness.results"
+            f"not kept safe (too many, too large, or not yours to put back): {', '.join(looked.unguarded[:3])}{more}; "
+            "if the script writes there, name it under harness.results"
         )
     return doubts
 

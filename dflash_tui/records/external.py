@@ -44,8 +44,8 @@ class ExternalLook:
 
 @dataclass(frozen=True)
 class ExternalLooked:
-    """Its answer: the script, the files that will be kept safe, those that are too many or too large for it, and what
-    makes the run impossible, as sentences."""
+    """Its answer: the script, the files that will be kept safe, those that are not (too many, too large,
+    or not this user's to put back), and what makes the run impossible, as sentences."""
 
     script: str
     script_sha256: str

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dflash_tui.harness.errors import HarnessError
-from dflash_tui.harness.external.guard import describe
+from dflash_tui.harness.external.guard import describe, put_aside, put_back
 from dflash_tui.harness.external.paths import looked, script_of
 from dflash_tui.records.codec import dumps, loads
 from dflash_tui.records.external import ExternalLook, ExternalLooked
@@ -37,6 +37,35 @@ def test_what_can_be_written_and_not_put_back_is_refused() -> None:
         folder.chmod(0o755)
         result.chmod(0o000)
         assert "could not be put back" in as_nobody(lambda: describe(result, 0, folder))
+
+
+def test_in_a_folder_where_only_owners_replace_files_anothers_is_refused() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        result = Path(name) / "out.json"
+        result.write_bytes(OLD)
+        result.chmod(0o666)
+        Path(name).chmod(0o1777)
+        said = as_nobody(lambda: describe(result, 0, Path(name)))
+        assert ("belongs to another user" in said) == (os.geteuid() == 0)  # else it is this user's own
+
+
+def test_another_users_file_is_still_theirs_when_the_run_does_not_begin() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        result, run_dir = Path(name) / "out.json", Path(name) / "run-1"
+        result.write_bytes(OLD)
+        run_dir.mkdir()
+        for folder in (result.parent, run_dir):
+            folder.chmod(0o777)
+        before = result.stat()
+
+        def told() -> None:
+            (file,) = describe(result, 0, run_dir)
+            put_aside(run_dir, file)
+            put_back(run_dir, file, begun=False)
+            raise HarnessError(f"kept: {os.listdir(run_dir / 'kept')}")
+
+        assert as_nobody(told) == "kept: []"
+        assert (result.stat().st_ino, result.stat().st_uid) == (before.st_ino, before.st_uid)
 
 
 def test_a_path_that_may_not_be_looked_at_is_passed_over() -> None:

@@ -50,7 +50,7 @@ async def _looked(console: Console, own: HarnessConfig) -> Items:
     items = [GROUP.ok("command", f"{host.name}: {own.command[0]} runs {found.script or 'a program without a script'}")]
     kept = f"{counted(len(found.guarded), 'file')} that it may write to are kept safe"
     if found.unguarded:
-        sentence = f"{kept}; too many or too large for that: {', '.join(found.unguarded[:3])}"
+        sentence = f"{kept}; too many, too large or not yours to put back: {', '.join(found.unguarded[:3])}"
         items.append(GROUP.warn("results", f"{host.name}: {sentence}; name what it writes in harness.results"))
     else:
         items.append(GROUP.ok("results", f"{host.name}: {kept}"))

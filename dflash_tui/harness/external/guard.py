@@ -23,7 +23,7 @@ from pathlib import Path
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.records.external import Guarded
 
-KEPT, WRITTEN = "kept", "written"
+KEPT, WRITTEN, _COPY = "kept", "written", ".copy"
 CHUNK = 1 << 20
 _CLONE = 0x40049409  # FICLONE: a copy that shares its bytes until either side changes
 
@@ -48,7 +48,7 @@ def describe(path: Path, number: int, run_dir: Path) -> list[Guarded]:
     except OSError as error:
         raise HarnessError(f"{path}: can't be looked at ({error.strerror}), so it can't be kept safe") from error
     if stat.S_ISLNK(found.st_mode):
-        _check_folder(path)
+        _check_folder(path, found)
         link = Guarded(os.fspath(path), "link", written=_named(WRITTEN, number, path), target=os.readlink(path))
         leads = Path(os.path.realpath(path))
         if leads.is_symlink():
@@ -58,7 +58,7 @@ def describe(path: Path, number: int, run_dir: Path) -> list[Guarded]:
         raise HarnessError(f"{path}: is a folder, expected a file; name the file in it under harness.results")
     if not stat.S_ISREG(found.st_mode):
         raise HarnessError(f"{path}: is no regular file, so what it holds can't be kept safe")
-    _check_folder(path)
+    _check_folder(path, found)
     linkable = found.st_dev == os.stat(run_dir).st_dev
     if not linkable and found.st_nlink > 1:
         raise HarnessError(
@@ -91,7 +91,10 @@ def put_aside(run_dir: Path, file: Guarded) -> Guarded:
             except OSError:
                 if os.stat(path).st_nlink > 1:
                     raise
-                file = replace(file, how="copy")  # hard links to other users' files may be forbidden
+                # Hard links to others' files may be forbidden. Under another name: until the journal knows, what is
+                # kept under this one is taken for the old file itself.
+                file = replace(file, how="copy", kept=file.kept + _COPY)
+                kept = run_dir / file.kept
         if file.how == "link":
             part = _beside(run_dir, path, "part")
             _copy(path, part, file)
@@ -128,7 +131,8 @@ def put_back(run_dir: Path, file: Guarded, *, begun: bool) -> Back:
 
 def _file_back(run_dir: Path, file: Guarded, begun: bool) -> Back:
     path, kept = Path(file.path), run_dir / file.kept
-    if not kept.exists():  # never put aside, or back already
+    if not kept.exists():  # never put aside (of a copy the journal may not know yet), or back already
+        kept.with_name(kept.name + _COPY).unlink(missing_ok=True)
         return Back(file, (run_dir / file.written).exists(), ())
     here = _lstat(path)
     is_old = here is not None and _is_old(path, here, kept, file)
@@ -274,11 +278,17 @@ def _absent(path: Path, number: int) -> Guarded:
     return Guarded(os.fspath(path), "absent", written=_named(WRITTEN, number, path), folders=tuple(folders))
 
 
-def _check_folder(path: Path) -> None:
+def _check_folder(path: Path, found: os.stat_result) -> None:
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise HarnessError(
             f"{path.parent}: this user may not write there, so the old bytes of {path.name} could not be put back; "
             "allow it, or let the script write elsewhere"
+        )
+    folder = os.stat(path.parent)
+    if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, found.st_uid, folder.st_uid):
+        raise HarnessError(
+            f"{path}: belongs to another user, in a folder where nobody may replace another's files (its sticky bit), "
+            "so it could not be put back; let the script write elsewhere"
         )
 
 

@@ -83,7 +83,8 @@ def _guarded_run(run_dir: Path, request: ExternalRequest, guarded: Guard) -> tup
     """Exit status, last line on stderr, and the journal once the old files are back."""
     left = {path: _seen(path) for path in guarded.left}
     for path in left:
-        rundir.say(run_dir, f"{path}: is not kept safe, too many or too large; name what is written in harness.results")
+        why = "too many, too large, or not this user's to put back"
+        rundir.say(run_dir, f"{path}: is not kept safe: {why}; name what is written in harness.results")
     journal = written(run_dir, Journal(JOURNAL_VERSION, os.fspath(run_dir), "saving", guarded.files))
     try:
         journal = replace(journal, files=tuple(put_aside(run_dir, file) for file in journal.files))
