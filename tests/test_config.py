@@ -148,6 +148,12 @@ def test_a_mistake_is_one_sentence_that_names_file_and_key(old: str, new: str, s
         parse_config(WHOLE.replace(old, new), "config.toml")
 
 
+def test_a_byte_order_mark_and_line_ends_of_another_system_are_passed_over(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + WHOLE.replace("\n", "\r\n").encode())
+    assert load_config(path).training == parse_config(WHOLE, "x").training
+
+
 def test_a_missing_file_points_to_init_and_the_demo(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"write one with: dflash-tui init .*dflash-tui demo"):
         load_config(tmp_path / "config.toml")

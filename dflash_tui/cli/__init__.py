@@ -11,13 +11,15 @@ from collections.abc import Sequence
 
 from dflash_tui.cli.exits import DONE, FAILED, INTERRUPTED, NOT_COMPARABLE, USAGE
 from dflash_tui.cli.parser import build_parser
-from dflash_tui.cli.printing import narrate
+from dflash_tui.cli.printing import give_up_stdout, narrate
 
 __all__ = ["DONE", "FAILED", "INTERRUPTED", "NOT_COMPARABLE", "USAGE", "build_parser", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
+    if sys.stderr is None:  # closed by whoever started this: print would take stdout in its place
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
     arguments = build_parser().parse_args(argv)
     try:
         return int(arguments.run(arguments))
@@ -25,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        give_up_stdout()
         return FAILED
     except _trouble() as error:  # looked up only now: the families cost imports
         return _failed(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -21,6 +22,18 @@ def print_answer(answer: Any, arguments: argparse.Namespace) -> None:
     """The answer as text, or with --json as JSON, on stdout."""
     encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
     if arguments.json:
-        print(as_json(answer, encoding), flush=True)
+        text = as_json(answer, encoding)
     else:  # a terminal without τ still shows the rest
-        print(as_text(answer).encode(encoding, "backslashreplace").decode(encoding), flush=True)
+        text = as_text(answer).encode(encoding, "backslashreplace").decode(encoding)
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        give_up_stdout()
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def give_up_stdout() -> None:
+    """Let what could not be written there be lost, instead of failing again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

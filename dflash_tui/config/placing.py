@@ -19,6 +19,18 @@ def refuse_existing(path: Path) -> None:
         )
 
 
+def refuse_unwritable(path: Path) -> None:
+    """Raise ConfigError when nothing could be put at `path`, before anybody answers questions for it."""
+    folder = os.path.dirname(os.path.realpath(path))
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{path}: {folder} is no folder that this user may write to; mend that, or write the config elsewhere with "
+            "--output PATH"
+        )
+
+
 def place(text: str, path: Path, *, replace: bool) -> str:
     """Write the file; with `replace` an older one is kept beside it under the name that is returned ("" otherwise).
     Raises ConfigError when there is one and it may not be replaced, OSError when the folder can't be written."""

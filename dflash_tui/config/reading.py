@@ -29,7 +29,7 @@ def load_config(path: Path) -> Config:
 def read_config(path: Path) -> str:
     """A config file's text. Raises ConfigError, also when the file is missing."""
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors put a byte order mark first
     except FileNotFoundError:
         raise ConfigError(
             f"{path}: no such file; write one with: dflash-tui init (or try everything first with: dflash-tui demo)"

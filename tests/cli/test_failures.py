@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -171,6 +172,29 @@ def test_a_reader_that_goes_away_is_no_traceback(world: Desk) -> None:
     command.stdout.close()
     assert command.wait(timeout=60) == 1
     assert command.stderr.read() == ""
+
+
+def test_a_full_disk_under_stdout_is_one_sentence(world: Desk) -> None:
+    ran = _in_shell(world, '"$@" >/dev/full')
+    assert (ran.returncode, ran.stderr) == (1, "dflash-tui: standard output: No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", ["2>&-", "2>&- <&-"])
+def test_a_closed_stderr_leaves_stdout_to_the_answer(world: Desk, closed: str) -> None:
+    ran = _in_shell(world, f'"$@" {closed}', "check", "--json")
+    assert json.loads(ran.stdout)["failed"] == 0
+
+
+def _in_shell(world: Desk, line: str, *argv: str) -> subprocess.CompletedProcess[str]:
+    command = world.command(*(argv or ("config", "show")))
+    return subprocess.run(
+        ["sh", "-c", line, "sh", *command],
+        capture_output=True,
+        text=True,
+        cwd=world.home,
+        env=world.environment(),
+        check=False,
+    )
 
 
 def test_a_python_that_is_not_there_is_said_with_the_key_to_set(world: Desk, apart: Path) -> None:

@@ -120,6 +120,31 @@ def test_a_container_is_named_by_its_number_or_its_name(world: Desk, config: Pat
         assert load_config(config).hosts["ct200"].container == ("pct", "exec", "200", "--")
 
 
+def test_no_container_is_called_like_another_host_of_the_user_s(world: Desk, config: Path, tmp_path: Path) -> None:
+    """`--eval-host ct200` means what `ssh ct200` means."""
+    home = tmp_path / "home"
+    shutil.copytree(world.home / ".ssh", home / ".ssh")
+    ssh = home / ".ssh" / "config"
+    ssh.write_text(ssh.read_text().replace("Host ct129", "Host ct129 ct200"))
+    given = {**flags(world), "--eval-host": "ct200", "--baseline": f"previous=ct200:{world.evaluations}/previous.json"}
+    command = world.command("init", *told(given), "--output", config)
+    environment = {**world.environment(), "HOME": os.fspath(home)}
+    subprocess.run(command, check=True, env=environment, stdin=subprocess.DEVNULL)
+    made = load_config(config)
+    assert (made.training.host, made.evaluation and made.evaluation.host) == ("ct200-2", "ct200")
+    assert (made.hosts["ct200"].ssh, made.hosts["ct200-2"].via) == ("ct200", "pve1")
+    assert made.baselines[0].host == "ct200"
+
+
+def test_a_config_that_could_not_be_written_is_told_before_any_question(world: Desk, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "below" / "config.toml"
+    ran = world.run("init", "--yes", "--output", path)
+    said = f"{path}: {tmp_path}/file is no folder that this user may write to"
+    assert said in ran.failed(2)
+    assert "looking on" not in ran.err
+
+
 def test_a_container_that_is_not_there_is_refused_with_those_that_are(world: Desk, config: Path) -> None:
     sentence = world.run("init", *told(flags(world), "--container"), "--container", "300", "--output", config).failed(2)
     assert "--container: found '300', which is not on pve1" in sentence

@@ -18,7 +18,7 @@ from dflash_tui.config import parse_config
 from dflash_tui.console.acts.check import check
 from dflash_tui.console.answers import CheckItem
 from dflash_tui.console.checks import root, workstation
-from dflash_tui.console.checks.paths import where
+from dflash_tui.console.checks.paths import other_kind, where
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.results.store import Store
 from tests.sshd import need
@@ -38,16 +38,28 @@ def _quiet(sentence: str) -> None:
         ("dta/other", "did you mean {folder}/data?"),
         ("data/slammed/zzz", "{folder}/data/slammed has args.json, train.log"),
         ("empty/x", "{folder}/empty is empty"),
+        ("latest", "{folder}/latest is a link that leads nowhere"),
+        ("latest/train.log", "{folder}/latest is a link that leads nowhere"),
     ],
 )
 async def test_a_missing_path_names_the_nearest_that_is_there(tmp_path: Path, wanted: str, said: str) -> None:
     (tmp_path / "data" / "slammed").mkdir(parents=True)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "latest").symlink_to("gone")
     for name in ("train.log", "args.json"):
         (tmp_path / "data" / "slammed" / name).write_text("x")
     sentence = await where(LocalHost(), f"{tmp_path}/{wanted}", "a log (training.log)")
     begin = f"local:{tmp_path}/{wanted} does not exist; expected a log (training.log); "
     assert sentence == begin + said.format(folder=tmp_path)
+
+
+def test_what_is_no_file_is_called_what_it_is() -> None:
+    said = [other_kind(LocalHost(), "/x", kind, "a log") for kind in ("folder", "other")]
+    assert said == ["local:/x is a folder, expected a log", "local:/x is neither a file nor a folder, expected a log"]
+
+
+async def test_a_state_folder_of_an_impossible_name_is_no_traceback(tmp_path: Path) -> None:
+    assert (await _workstation(tmp_path / ("x" * 300)))["state"].state in ("ok", "fail")
 
 
 async def _workstation(state: Path) -> dict[str, CheckItem]:

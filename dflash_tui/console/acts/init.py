@@ -15,7 +15,7 @@ from dflash_tui.config import (
     load_config,
     parse_config,
 )
-from dflash_tui.config.placing import place, refuse_existing
+from dflash_tui.config.placing import place, refuse_existing, refuse_unwritable
 from dflash_tui.config.reading import training_name
 from dflash_tui.config.writing import config_text
 from dflash_tui.console.acts.init_hosts import InitHosts
@@ -46,8 +46,9 @@ async def init(
     done. Nothing is written on any host. Raises ConfigError (also for what nobody answers) and HostError."""
     if not replace:
         refuse_existing(path)
+    refuse_unwritable(path)
     check_flags(wishes)
-    hosts = InitHosts(source, ask, told)
+    hosts = InitHosts(source, ask, told, aliases)
     try:
         config = await _made(str(path), wishes, source, tuple(aliases), hosts, told)
     finally:

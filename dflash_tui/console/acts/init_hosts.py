@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -24,11 +24,14 @@ LOCAL = "local"
 
 
 class InitHosts:
-    """`known` is what goes under [hosts]. `ask` is shown unknown host keys (None: they are refused)."""
+    """`known` is what goes under [hosts]. `ask` is shown unknown host keys (None: they are refused). `aliases` mean the
+    hosts that ssh knows by them: no container is called so, unless a person does."""
 
-    def __init__(self, source: Source, ask: Ask | None, told: Callable[[str], None]) -> None:
+    def __init__(
+        self, source: Source, ask: Ask | None, told: Callable[[str], None], aliases: Sequence[str] = ()
+    ) -> None:
         self.known: dict[str, HostConfig] = {}
-        self._source, self._told = source, told
+        self._source, self._told, self._aliases = source, told, frozenset(aliases)
         self._asker = Asker(ask) if ask is not None else None
         self._opened: list[Mapping[str, Host]] = []
 
@@ -44,10 +47,10 @@ class InitHosts:
         self.known[name] = HostConfig(name, ssh=target)
         return name
 
-    def container(self, name: str, via: str, prefix: tuple[str, ...], flag: str) -> str:
-        """The name of a container on a host that is known already. Raises ConfigError for a launcher that can't be
-        used."""
-        name = self._free_name(name)
+    def container(self, name: str, via: str, prefix: tuple[str, ...], flag: str, *, named: str = "") -> str:
+        """The name of a container on a host that is known already: `named` by a person, else like `name`. Raises
+        ConfigError for a launcher that can't be used."""
+        name = self._free_name(named) if named else self._free_name(name, self._aliases)
         try:
             attached = not parse_prefix(prefix, name).detaches
         except HostError as error:
@@ -101,10 +104,10 @@ class InitHosts:
         self._opened.append(make_hosts(Config("", nowhere, None, self.known), self._asker))
         return self._opened[-1][name]
 
-    def _free_name(self, wanted: str) -> str:
+    def _free_name(self, wanted: str, aliases: Collection[str] = ()) -> str:
         """A name that no host has: "root@pve1.example.org" is called pve1."""
         short = wanted if re.fullmatch(r"[\d.]+|.*:.*", wanted) else wanted.split(".")[0]
-        taken = {LOCAL, *self.known}
+        taken = {LOCAL, *self.known, *aliases}
         return next(name for at in range(1, 1000) if (name := short if at == 1 else f"{short}-{at}") not in taken)
 
 
@@ -130,7 +133,7 @@ def launcher_of(text: str, flag: str) -> tuple[str, ...]:
 def container_name(prefix: tuple[str, ...]) -> str:
     """A name for the container that a launcher leads to: its last word that is no option; ct200 for a number of pct."""
     words = [word for word in prefix if not word.startswith("-")]
-    last = words[-1]
+    last = words[-1] if words else "container"
     if prefix[0].rsplit("/", 1)[-1] == "srun":
         return next((f"job{word.partition('=')[2]}" for word in prefix if word.startswith("--jobid=")), "job")
     return f"ct{last}" if last.isdecimal() else last.rsplit("/", 1)[-1]

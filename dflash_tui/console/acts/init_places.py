@@ -79,14 +79,16 @@ async def _inside(
     """The machine itself, or the name of the container on it that `given` means or that is chosen; `must`: one is."""
     words = launcher_of(given, flag)
     if len(words) > 1:
-        return hosts.container(named or container_name(words), machine, words, flag)
+        return hosts.container(container_name(words), machine, words, flag, named=named)
     if words:
         chosen: Container | None = _called(await hosts.containers(machine, must=True), words[0], machine, flag)
     elif source.looks or must:
         chosen = await _choice(machine, flag, does, source, hosts, must=must)
     else:
         chosen = None
-    return machine if chosen is None else hosts.container(named or chosen.suggested, machine, chosen.prefix, flag)
+    if chosen is None:
+        return machine
+    return hosts.container(chosen.suggested, machine, chosen.prefix, flag, named=named)
 
 
 def _called(found: Sequence[Container], called: str, machine: str, flag: str) -> Container:

@@ -15,7 +15,7 @@ from dflash_tui.config import BaselineConfig
 from dflash_tui.console.acts.baselines import LARGEST_RESULT
 from dflash_tui.console.checks.checkpoint import remote_files
 from dflash_tui.console.checks.items import Group, Items, Reached, bounded
-from dflash_tui.console.checks.paths import where
+from dflash_tui.console.checks.paths import other_kind, where
 from dflash_tui.console.console import Console
 from dflash_tui.console.quantities import counted, megabytes
 from dflash_tui.hosts.base import FileMissing, Host
@@ -50,7 +50,7 @@ async def _result(host: Host, baseline: BaselineConfig) -> Items:
     except FileMissing:
         return [GROUP.fail(baseline.name, await where(host, path, f"a result file ({key})"))]
     if found.kind != "file":
-        return [GROUP.fail(baseline.name, f"{host.name}:{path} is a {found.kind}, expected a result file ({key})")]
+        return [GROUP.fail(baseline.name, other_kind(host, path, found.kind, f"a result file ({key})"))]
     if found.size > LARGEST_RESULT:
         sentence = f"{host.name}:{path}: {megabytes(found.size)} is no result file, expected one ({key})"
         return [GROUP.fail(baseline.name, sentence)]

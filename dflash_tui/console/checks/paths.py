@@ -15,11 +15,17 @@ async def where(host: Host, path: str, expected: str) -> str:
     return f"{host.name}:{path} does not exist; expected {expected}{await _nearest(host, path)}"
 
 
+def other_kind(host: Host, path: str, kind: str, expected: str) -> str:
+    """The sentence about a path that is something else than was expected."""
+    found = "neither a file nor a folder" if kind == "other" else f"a {kind}"
+    return f"{host.name}:{path} is {found}, expected {expected}"
+
+
 async def _nearest(host: Host, path: str) -> str:
     folder, missing = posixpath.split(path.rstrip("/"))
     while True:
         try:
-            names = [entry.name for entry in await host.list(folder or "/")]
+            entries = await host.list(folder or "/")
             break
         except HostUnreachable:
             raise
@@ -29,6 +35,9 @@ async def _nearest(host: Host, path: str) -> str:
             folder, missing = posixpath.split(folder)
         except HostError:
             return ""
+    names = [entry.name for entry in entries]
+    if any(entry.name == missing and entry.stat.kind == "link" for entry in entries):
+        return f"; {posixpath.join(folder, missing)} is a link that leads nowhere"
     near = difflib.get_close_matches(missing, names, 1, 0.5)
     if near:
         rest = path.rstrip("/")[len(posixpath.join(folder, missing)) :]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dflash_tui.console.acts import fetch
 from dflash_tui.console.answers import CheckItem
 from dflash_tui.console.checks.items import Group, Items
+from dflash_tui.console.checks.paths import other_kind
 from dflash_tui.console.console import Console
 from dflash_tui.console.quantities import megabytes
 from dflash_tui.evals.preflight import SPARE_DISK
@@ -32,7 +33,7 @@ async def look(console: Console, newest: SavedCheckpoint | None) -> Items:
     else:
         place = root
         if found.kind != "folder":
-            return [GROUP.fail("root", f"{host.name}:{root} is a {found.kind}, expected a folder (evaluation.root)")]
+            return [GROUP.fail("root", other_kind(host, root, found.kind, "a folder (evaluation.root)"))]
         items = []
     if any(item.state == "fail" for item in items):
         return items

@@ -10,7 +10,7 @@ from dflash_tui.checkpoints.listing import Listed, candidates
 from dflash_tui.console.acts import fetch
 from dflash_tui.console.answers import CheckItem
 from dflash_tui.console.checks.items import Group, Items, bounded
-from dflash_tui.console.checks.paths import where
+from dflash_tui.console.checks.paths import other_kind, where
 from dflash_tui.console.console import Console
 from dflash_tui.console.quantities import ago, counted, megabytes
 from dflash_tui.hosts.base import Entry, FileMissing, HostError, HostUnreachable
@@ -67,7 +67,7 @@ async def _log_there(console: Console) -> Items:
     except FileMissing:
         return [GROUP.fail("log", await where(host, path, "the trainer's log (training.log)"))]
     if found.kind != "file":
-        return [GROUP.fail("log", f"{host.name}:{path} is a {found.kind}, expected the trainer's log (training.log)")]
+        return [GROUP.fail("log", other_kind(host, path, found.kind, "the trainer's log (training.log)"))]
     try:
         await host.read(path, 0, min(1, found.size))
     except HostUnreachable:
@@ -126,7 +126,7 @@ async def _checkpoints(console: Console, snapshot: Snapshot) -> Items:
             sentence = await where(host, path, "the folder that checkpoints are saved in (training.checkpoints)")
             return [GROUP.fail("checkpoints", sentence)]
         if found.kind != "folder":
-            sentence = f"{host.name}:{path} is a {found.kind}, expected the folder of training.checkpoints"
+            sentence = other_kind(host, path, found.kind, "the folder of training.checkpoints")
             return [GROUP.fail("checkpoints", sentence)]
         return [GROUP.fail("checkpoints", snapshot.checkpoints_problem)]
     entries = [entry for entry in await host.list(path) if not entry.name.startswith(".")]

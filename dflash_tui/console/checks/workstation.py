@@ -30,7 +30,7 @@ async def look(config: Config, store: Store) -> Items:
 
 def _state(state: Path) -> Items:
     place = state
-    while not place.exists():
+    while not os.path.exists(place):  # Path.exists raises where a name is too long, or may not be looked for
         place = place.parent
     try:
         with tempfile.TemporaryDirectory(prefix=".dflash-check-", dir=place):
