@@ -39,14 +39,32 @@ def test_what_can_be_written_and_not_put_back_is_refused() -> None:
         assert "could not be put back" in as_nobody(lambda: describe(result, 0, folder))
 
 
-def test_in_a_folder_where_only_owners_replace_files_anothers_is_refused() -> None:
+@pytest.mark.parametrize("new", [b"", b"[]", 10 * OLD])
+def test_where_only_owners_replace_files_anothers_gets_its_old_bytes_back(new: bytes) -> None:
     with tempfile.TemporaryDirectory() as name:
-        result = Path(name) / "out.json"
+        result, run_dir = Path(name) / "out.json", Path(name) / "run-1"
         result.write_bytes(OLD)
         result.chmod(0o666)
-        Path(name).chmod(0o1777)
-        said = as_nobody(lambda: describe(result, 0, Path(name)))
-        assert ("belongs to another user" in said) == (os.geteuid() == 0)  # else it is this user's own
+        run_dir.mkdir()
+        run_dir.chmod(0o777)
+        result.parent.chmod(0o1777)
+        before = result.stat()
+
+        def told() -> None:
+            (file,) = describe(result, 0, run_dir)
+            file = put_aside(run_dir, file)
+            result.write_bytes(new)
+            kept = (run_dir / file.kept).read_bytes()
+            put_back(run_dir, file, begun=True)
+            for left in (OLD, OLD[:5]):  # as if it had been killed just before the end, and in the middle of it
+                (run_dir / file.kept).write_bytes(kept)
+                result.write_bytes(left)
+                put_back(run_dir, file, begun=True)
+            raise HarnessError(f"{(run_dir / file.written).read_bytes()!r}")
+
+        assert as_nobody(told) == repr(new)
+        assert result.read_bytes() == OLD
+        assert (result.stat().st_ino, result.stat().st_uid) == (before.st_ino, before.st_uid)
 
 
 def test_another_users_file_is_still_theirs_when_the_run_does_not_begin() -> None:

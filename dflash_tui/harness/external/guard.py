@@ -48,7 +48,7 @@ def describe(path: Path, number: int, run_dir: Path) -> list[Guarded]:
     except OSError as error:
         raise HarnessError(f"{path}: can't be looked at ({error.strerror}), so it can't be kept safe") from error
     if stat.S_ISLNK(found.st_mode):
-        _check_folder(path, found)
+        _check_folder(path)
         link = Guarded(os.fspath(path), "link", written=_named(WRITTEN, number, path), target=os.readlink(path))
         leads = Path(os.path.realpath(path))
         if leads.is_symlink():
@@ -58,9 +58,10 @@ def describe(path: Path, number: int, run_dir: Path) -> list[Guarded]:
         raise HarnessError(f"{path}: is a folder, expected a file; name the file in it under harness.results")
     if not stat.S_ISREG(found.st_mode):
         raise HarnessError(f"{path}: is no regular file, so what it holds can't be kept safe")
-    _check_folder(path, found)
-    linkable = found.st_dev == os.stat(run_dir).st_dev
-    if not linkable and found.st_nlink > 1:
+    _check_folder(path)
+    stays = _stays(path, found)
+    linkable = found.st_dev == os.stat(run_dir).st_dev and not stays
+    if not linkable and not stays and found.st_nlink > 1:
         raise HarnessError(
             f"{path}: has {found.st_nlink} hard links and lies on another file system than {run_dir}, so its other "
             "names can't be kept safe; unlink it, or put evaluation.root on its file system"
@@ -137,16 +138,21 @@ def _file_back(run_dir: Path, file: Guarded, begun: bool) -> Back:
     here = _lstat(path)
     is_old = here is not None and _is_old(path, here, kept, file)
     touched = begun and not is_old and (here is None or mark(path) != file.mark)
-    moved = touched and here is not None and _take(run_dir, path, file.written)
+    stays = here is not None and _stays(path, here)
+    taken = stays and (run_dir / file.written).exists()  # what is half written over must not be taken for the script's
+    moved = touched and here is not None and (taken or _take(run_dir, path, file.written))
     if not is_old and (file.how == "link" or touched):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = _beside(run_dir, path, "back")
-        if file.how == "link":
-            os.link(kept, part)
+        if stays:
+            _overwrite(kept, path)
         else:
-            _copy(kept, part, file)
-        os.replace(part, path)
-        sync(path.parent)
+            if file.how == "link":
+                os.link(kept, part)
+            else:
+                _copy(kept, part, file)
+            os.replace(part, path)
+            sync(path.parent)
     said = [f"{path}: what the script wrote there lies in {run_dir / file.written}"] if moved else []
     if sha256(path) == file.sha256:
         said += [f"{path}: is as it was before, sha256 {file.sha256[:16]}"] if touched else []
@@ -162,8 +168,8 @@ def _is_old(path: Path, here: os.stat_result, kept: Path, file: Guarded) -> bool
     """Whether the old file is there: itself, or the same bytes of the same time where only those were kept."""
     if file.how == "link":
         return os.path.samestat(here, os.stat(kept))
-    same = stat.S_ISREG(here.st_mode) and (here.st_size, here.st_mtime_ns) == (file.size, file.mtime_ns)
-    return same and sha256(path) == file.sha256
+    same = here.st_size == file.size and (here.st_mtime_ns == file.mtime_ns or _stays(path, here))
+    return stat.S_ISREG(here.st_mode) and same and sha256(path) == file.sha256
 
 
 def _name_back(run_dir: Path, file: Guarded) -> Back:
@@ -248,8 +254,9 @@ def _take(run_dir: Path, path: Path, name: str) -> bool:
         path.unlink(missing_ok=True)
         return False
     try:
-        if path.is_symlink() or path.stat().st_nlink > 1:
-            raise OSError(errno.EMLINK, "other names would go on writing to it")
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_uid != os.geteuid():
+            raise OSError(errno.EMLINK, "somebody may go on writing to it")
         os.link(path, part)  # a script that has filled the disk must not keep the old file from coming back
     except OSError:
         copied(path, part)
@@ -267,6 +274,14 @@ def _copy(source: Path, target: Path, file: Guarded) -> None:
     os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
 
 
+def _overwrite(source: Path, target: Path) -> None:
+    with source.open("rb") as reader, target.open("r+b") as writer:
+        shutil.copyfileobj(reader, writer, CHUNK)
+        writer.truncate()
+        writer.flush()
+        os.fsync(writer.fileno())
+
+
 def _absent(path: Path, number: int) -> Guarded:
     folders: list[str] = []
     folder = path.parent
@@ -278,18 +293,19 @@ def _absent(path: Path, number: int) -> Guarded:
     return Guarded(os.fspath(path), "absent", written=_named(WRITTEN, number, path), folders=tuple(folders))
 
 
-def _check_folder(path: Path, found: os.stat_result) -> None:
+def _check_folder(path: Path) -> None:
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise HarnessError(
             f"{path.parent}: this user may not write there, so the old bytes of {path.name} could not be put back; "
             "allow it, or let the script write elsewhere"
         )
+
+
+def _stays(path: Path, found: os.stat_result) -> bool:
+    """Whether nobody but others may replace the file: it is another's, in a folder with a sticky bit, as /tmp is. It
+    can only be written to, by the script as by us."""
     folder = os.stat(path.parent)
-    if folder.st_mode & stat.S_ISVTX and os.geteuid() not in (0, found.st_uid, folder.st_uid):
-        raise HarnessError(
-            f"{path}: belongs to another user, in a folder where nobody may replace another's files (its sticky bit), "
-            "so it could not be put back; let the script write elsewhere"
-        )
+    return bool(folder.st_mode & stat.S_ISVTX) and os.geteuid() not in (0, found.st_uid, folder.st_uid)
 
 
 def _named(folder: str, number: int, path: Path) -> str:
