@@ -86,6 +86,20 @@ def test_another_users_file_is_still_theirs_when_the_run_does_not_begin() -> Non
         assert (result.stat().st_ino, result.stat().st_uid) == (before.st_ino, before.st_uid)
 
 
+def test_a_file_that_can_only_be_replaced_is_kept_safe_too() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        result, script = Path(name) / "out.json", Path(name) / "run.py"
+        result.write_bytes(OLD)
+        result.chmod(0o444)
+        script.write_text("os.replace('new', 'out.json')")
+        Path(name).chmod(0o777)
+
+        def told() -> None:
+            raise HarnessError(str(looked(ExternalLook(("/usr/bin/env", os.fspath(script)), name)).guarded))
+
+        assert as_nobody(told) == f"('{result}',)"
+
+
 def test_a_path_that_may_not_be_looked_at_is_passed_over() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder, closed = Path(name), Path(name) / "closed"

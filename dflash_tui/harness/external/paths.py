@@ -174,9 +174,9 @@ def _beside(folder: Path) -> Iterator[Path]:
 
 
 def _writable(path: Path) -> bool:
-    """Whether this user can change what the path holds; a folder that can't be written to, with a file in it that can,
-    is for `describe` to refuse."""
-    return os.access(path if os.path.exists(path) else path.parent, os.W_OK)
+    """Whether this user can change what the path holds: replace it, which a file that may not be written to does not
+    hinder, or write into it."""
+    return os.access(path.parent, os.W_OK) or os.access(path, os.W_OK)
 
 
 def _is_text(path: Path) -> bool:
