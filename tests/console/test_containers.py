@@ -7,6 +7,7 @@ import os
 import shlex
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -73,8 +74,15 @@ class InBox:
         pid = self.pid(run_dir)
         above = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
         os.kill(pid, number)
-        if number != signal.SIGSTOP and Path(f"/proc/{above}/comm").read_text() == "nsenter\n":
-            os.kill(above, signal.SIGCONT)  # it stops with what it has started
+        if Path(f"/proc/{above}/comm").read_text() != "nsenter\n":
+            return
+        # It stops with what it has started, a little later.
+        deadline = time.monotonic() + 10
+        while number == signal.SIGSTOP and time.monotonic() < deadline:
+            if Path(f"/proc/{above}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T":
+                return
+            time.sleep(0.001)
+        os.kill(above, signal.SIGCONT)
 
     @property
     def notices(self) -> list[str]:

@@ -10,16 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.sshd import need
+from tests.sshd import need, processes_with
 
 TOOLS = ("docker", "podman", "nerdctl", "kubectl", "incus", "lxc", "srun")
 NAME = "train"
 JOB = "7"
 _STANDIN = Path(__file__).with_name("standin.py")
 _INIT = "sleep 2147483647"
+_SECONDS = 20.0
 
 
 class Box:
@@ -44,7 +45,7 @@ class Box:
         if root is None:
             _busybox_tree(self.root)
         self._own = root is None
-        self.init = 0  # its first process, as this machine numbers it
+        self.init, self._seen = 0, ""  # its first process, as this machine and as the stand-in numbers it
         self._process: subprocess.Popen[bytes] | None = None
 
     def prefix(self, name: str = "") -> tuple[str, ...]:
@@ -76,21 +77,33 @@ class Box:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == b"up\n"
-        self.init = self._process.pid
-        while children := Path(f"/proc/{self.init}/task/{self.init}/children").read_text().split():
-            self.init = int(children[0])
-        while not Path(f"/proc/{self.init}/root").samefile(self.root):
+        deadline = time.monotonic() + _SECONDS
+        while not self._found(self._process.pid, 2 if within is None else 3):
+            assert time.monotonic() < deadline, f"{self.path} does not start"
             time.sleep(0.001)
+        (self.state / self.name / "init").write_text(self._seen)
+
+    def _found(self, pid: int, namespaces: int) -> bool:
+        """Whether the first process inside is there: in a namespace of its own, and with its root."""
+        while children := Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            pid = int(children[0])
+        status = Path(f"/proc/{pid}/status").read_text()
+        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[1:]
+        if len(numbers) != namespaces or not Path(f"/proc/{pid}/root").samefile(self.root):
+            return False
         # Its number where the stand-in runs: the namespace around its own.
-        status = Path(f"/proc/{self.init}/status").read_text()
-        seen = next(line for line in status.splitlines() if line.startswith("NSpid:")).split()[-2]
-        (self.state / self.name / "init").write_text(seen)
+        self.init, self._seen = pid, numbers[-2]
+        return True
 
     def stop(self) -> None:
         """Stop it: everything in it is killed."""
         if self._process is not None:
             os.kill(self.init, signal.SIGKILL)
-            self._process.wait()
+            # The namespace ends when all of it is reaped, which is its entrants' affair; one may have been stopped.
+            for pid in processes_with(f"nsenter\0-t\0{self._seen}\0"):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._process.wait(_SECONDS)
             assert self._process.stdout is not None
             self._process.stdout.close()
             self._process = None
