@@ -56,9 +56,7 @@ async def _bring(console: Console, baseline: BaselineConfig) -> None:
         console.store.pins.pin(baseline.name, path)
 
 
-def facts(
-    console: Console, beside: Collection[str] = (), withheld: Sequence[tuple[str, str]] = ()
-) -> tuple[Fact, ...]:
+def facts(console: Console, beside: Collection[str] = (), withheld: Sequence[tuple[str, str]] = ()) -> tuple[Fact, ...]:
     """What is configured and what is there, for the caveat of a missing baseline: what is pinned, and the drafters that
     are evaluated `beside` this or have been. `withheld` are those that can't be, with the reasons."""
     configured = [baseline.name for baseline in console.config.baselines]
