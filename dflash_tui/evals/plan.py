@@ -156,11 +156,13 @@ def _changed(found: Survey, wish: Wish) -> tuple[str, ...]:
 
 
 def request_id(manifest: Manifest) -> str:
-    """What makes two evaluations the same: weights, resolved settings, target, preset, prompts, cache, harness."""
+    """What makes two evaluations the same: weights, resolved settings, target, preset, prompts, cache, harness; and the
+    training, since a drafter of none is evaluated without what its training is evidence of."""
     settings = to_data(manifest.settings)
     settings.pop("sources")
     asked = {
         "weights": manifest.checkpoint.weights_id,
+        "training": manifest.checkpoint.training,
         "settings": settings,
         "block_size": manifest.block_size,
         "anchors": [manifest.anchors, manifest.blocks_per_prompt],

@@ -119,6 +119,21 @@ async def test_shards_come_with_their_index(tiny: Bench) -> None:
     }  # fmt: skip
 
 
+async def test_what_answers_for_a_drafter_of_no_training_is_no_answer_for_its_checkpoint(tiny: Bench) -> None:
+    console = tiny.console
+    folder = tiny.root / "lab" / "models" / "a-copy"
+    folder.mkdir(parents=True)
+    shutil.copy(tiny.save(4000), folder)
+    shutil.copy(tiny.lab.case.folder / "config.json", folder)
+    model = await evaluate(console, model=str(folder))
+    trained = await evaluate(console)
+    assert not trained.existing
+    assert (model.evaluation.training, trained.evaluation.training) == (None, "slammed5")
+    codes = [{finding.code for finding in caveats_of(done.evaluation)} for done in (model, trained)]
+    assert ["STEP_BEHIND_LIVE" in found for found in codes] == [False, True]
+    assert (await evaluate(console, model=str(folder))).run_id == model.run_id
+
+
 async def test_one_of_another_host_is_moved_once(tiny: Bench) -> None:
     folder = published(tiny, tiny.workspace / "z-lab")
     done = await evaluate(tiny.console, model=f"local:{folder}")

@@ -66,7 +66,7 @@ async def gather(console: Console, job: str, harness: str, main: Plan, wish: Wis
             withheld.append((baseline.name, str(error)))
             console.emit(happened.Noticed("warn", f"baseline {baseline.name} is not evaluated: {error}"))
             continue
-        if item.plan.manifest.request_id == main.manifest.request_id:
+        if request_id(_of_none(item.plan.manifest)) == request_id(_of_none(main.manifest)):
             sentence = f"baseline {baseline.name} has the very weights that are evaluated: it is not evaluated twice"
             console.emit(happened.Noticed("info", sentence))
             same.append(baseline.name)
@@ -114,6 +114,11 @@ def told(job: str, plan: Plan) -> happened.PlanMade:
         plan.warnings,
         plan.subject,
     )
+
+
+def _of_none(manifest: Manifest) -> Manifest:
+    """The same of a drafter of no training, as baselines are."""
+    return replace(manifest, checkpoint=replace(manifest.checkpoint, training=""))
 
 
 async def _planned(
