@@ -7,6 +7,7 @@ Every command that is sent, `PATH` and `FOLDER` being absolute:
 | stat | `stat -c '%f %s %Y %i %h' PATH` (`stat -L -c …` follows links) | - | hex mode, size, mtime, inode, links |
 | list | `find FOLDER/ -mindepth 1 -maxdepth 1 -exec stat -c '%f %s %Y %i %h %n' {} +` | - | one record an entry |
 | link's text | `readlink PATH` | - | text and a newline |
+| several links' | `sh -c 'for link; do readlink "$link"; printf "\\000"; done' dflash PATH…` | - | each and a NUL |
 | read | `dd if=PATH bs=B skip=N count=M` (B 4096 or 65536) | - | the blocks N … N+M-1 of B bytes |
 | write | `dd of=TEMPORARY bs=65536`, `stat -c …`, `mv -f TEMPORARY PATH` | the data of `dd` | - |
 | after a failed write | `rm -f TEMPORARY` | - | - |
@@ -24,6 +25,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Sequence
 
 from dflash_tui.hosts.base import (
     CommandFailed,
@@ -44,6 +46,9 @@ _LIST_TRIES = 3
 _NOT_STARTED = (126, 127)
 """A shell's statuses for a program that is not there or may not be run: they say nothing about the path."""
 
+_READ_LINKS = 'for link; do readlink "$link"; printf "\\000"; done'
+_ARGUMENTS = 60_000  # bytes of one command: a login shell takes it as one argument of at most 128 KiB
+_LONGEST_NAME = 255 + 3
 _SMALL_READ = 1 << 20
 _BYTES_A_SECOND = 1 << 20
 """The slowest link on which a read is not given up, beyond half a minute for starting it."""
@@ -80,12 +85,27 @@ async def list_folder(host: Host, path: str) -> list[Entry]:
     # A name may hold newlines, even ones that imitate a record, but no slash: the folder's path tells records apart.
     record = re.compile(r"(?:^|\n)([0-9a-f]+) (\d+) (-?\d+) (\d+) (\d+) " + re.escape(folder.rstrip("/")) + "/+")
     parts = record.split(text.removesuffix("\n"))[1:]
-    entries = []
-    for at in range(0, len(parts), 6):
-        found, name = _stat(parts[at : at + 5]), parts[at + 5]
-        target = await _link_text(host, folder + name) if found.kind == "link" else ""
-        entries.append(Entry(name, found, target))
-    return sorted(entries, key=lambda entry: entry.name)
+    seen = {parts[at + 5]: _stat(parts[at : at + 5]) for at in range(0, len(parts), 6)}
+    targets = await _link_texts(host, folder, [name for name, found in seen.items() if found.kind == "link"])
+    return [Entry(name, found, targets.get(name, "")) for name, found in sorted(seen.items())]
+
+
+async def _link_texts(host: Host, folder: str, names: Sequence[str]) -> dict[str, str]:
+    """What links say, by as few commands as can be; one at a time where there is no shell for that."""
+    texts: dict[str, str] = {}
+    some = max(1, _ARGUMENTS // (len(folder) + _LONGEST_NAME))
+    for at in range(0, len(names), some):
+        asked = names[at : at + some]
+        found: list[bytes] = []
+        if len(asked) > 1:
+            argv = ["sh", "-c", _READ_LINKS, "dflash", *(folder + name for name in asked)]
+            found = (await host.run(argv, timeout=60, check=False)).stdout.split(b"\0")
+        if len(found) == len(asked) + 1:
+            decoded = [text.decode("utf-8", "surrogateescape").removesuffix("\n") for text in found]
+            texts |= zip(asked, decoded, strict=False)
+        else:
+            texts |= {name: await _link_text(host, folder + name) for name in asked}
+    return texts
 
 
 async def _link_text(host: Host, path: str) -> str:

@@ -206,7 +206,9 @@ async def translated(name: str, what: str) -> AsyncIterator[None]:
     except asyncssh.SFTPError as error:
         raise HostError(f"{name}: {what}: {error.reason}") from error
     except asyncssh.ChannelOpenError as error:
-        raise HostUnreachable(f"{name}: no session for {what}: {error.reason}") from error
+        few = error.reason == "open failed"  # how OpenSSH says that there are too many already
+        why = "; does its sshd allow fewer than two at a time (MaxSessions)?" if few else ""
+        raise HostUnreachable(f"{name}: no session for {what}: {error.reason}{why}") from error
     except TimeoutError as error:
         raise HostUnreachable(f"{name}: no answer in time for {what}") from error
     except (OSError, asyncssh.Error) as error:

@@ -96,6 +96,15 @@ def test_a_container_that_does_not_exist(world: Desk) -> None:
     assert "list`" in sentence
 
 
+def test_a_launcher_with_a_shell_at_its_end(world: Desk) -> None:
+    launcher = [*world.launcher, "sh", "-c"]
+    found = check(world, world.other_config("shell.toml", hosts__ct200={"container": launcher}))
+    sentence = found.only("hosts", "ct200")
+    assert "does not start a command as it is: `echo here` printed '" in sentence
+    assert "without a shell such as `sh -c` of its own" in sentence
+    assert found.sentence("training", "log") == "not tried: ct200 can't be reached"
+
+
 def test_a_launcher_that_is_not_there(world: Desk) -> None:
     found = check(world, world.other_config("tool.toml", hosts__ct200={"container": ["pctt", "exec", "200", "--"]}))
     sentence = found.only("hosts", "ct200")

@@ -38,6 +38,7 @@ def _quiet(sentence: str) -> None:
         ("dta/other", "did you mean {folder}/data?"),
         ("data/slammed/zzz", "{folder}/data/slammed has args.json, train.log"),
         ("empty/x", "{folder}/empty is empty"),
+        ("data/slammed/args.json", "it has come meanwhile: try again"),
         ("latest", "{folder}/latest is a link that leads nowhere"),
         ("latest/train.log", "{folder}/latest is a link that leads nowhere"),
     ],

@@ -111,6 +111,15 @@ async def test_a_key_file_that_is_missing_is_a_sentence(sshd: Sshd) -> None:
     assert "no_such_key" in str(error) or "No such file" in str(error)
 
 
+async def test_a_server_that_allows_one_session_is_told(tmp_path: Path) -> None:
+    with running_sshd(tmp_path, "Subsystem sftp internal-sftp\nMaxSessions 1\n") as server:
+        host = SshHost("ct129", server.address)
+        async with host.stream(["cat"], stdin=True):
+            with pytest.raises(HostUnreachable, match=r"no session for `true`: .*\(MaxSessions\)\?"):
+                await host.run(["true"])
+        await host.close()
+
+
 async def test_keys_can_be_objects_in_memory(sshd: Sshd) -> None:
     key = asyncssh.read_private_key(sshd.folder / "client_key")
     known = asyncssh.import_known_hosts((sshd.folder / "known_hosts").read_text())

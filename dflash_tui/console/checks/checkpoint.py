@@ -17,7 +17,7 @@ from dflash_tui.console.acts import fetch
 from dflash_tui.console.checks.items import Group, Items
 from dflash_tui.console.checks.paths import where
 from dflash_tui.console.console import Console
-from dflash_tui.hosts.base import FileMissing, Host, HostError
+from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.settings import DrafterSettings
 from dflash_tui.watch.remote_files import RemoteFiles
@@ -37,6 +37,8 @@ async def drafter(console: Console, checkpoint: SavedCheckpoint) -> tuple[Items,
         except FileMissing:
             sentence = await where(console.evaluation_host, path, "the drafter's config.json (drafter.config)")
             return [GROUP.fail("drafter", sentence)], None
+        except HostUnreachable as error:
+            return [GROUP.fail("drafter", str(error))], None
         except (HostError, ValueError) as error:
             sentence = f"{console.evaluation_host.name}:{path} is no JSON object ({error}); expected a config.json"
             return [GROUP.fail("drafter", f"{sentence} (drafter.config)")], None

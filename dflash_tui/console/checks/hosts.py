@@ -25,6 +25,7 @@ from dflash_tui.watch.clock import read_clock
 GROUP = Group("hosts")
 SKEW = 60.0  # seconds between two clocks that make ages misleading
 SLOW = 5.0  # seconds to connect that are worth a word
+_WORD = "here"  # what a container is asked to say
 NO_FILES = "files go by commands instead, which is slower"
 
 Looks = Mapping[str, "asyncio.Task[tuple[Items, Reached]]"]
@@ -134,6 +135,16 @@ async def _container(console: Console, item: HostConfig) -> Items:
         ]
     except HostError as error:
         return [GROUP.fail(item.name, str(error))]
+    echoed = (await host.run(["sh", "-c", 'echo "$1"', "dflash", _WORD], check=False, timeout=30)).text
+    if echoed != f"{_WORD}\n":
+        return [
+            GROUP.fail(
+                item.name,
+                f"`{shlex.join(item.container)}` on {outside.name} does not start a command as it is: `echo {_WORD}` "
+                f"printed {echoed[:80]!r}; expected hosts.{item.name}.container to end before the command, without a "
+                "shell such as `sh -c` of its own, and to print nothing",
+            )
+        ]
     return [GROUP.ok(item.name, f"runs on {outside.name}: `{shlex.join(item.container)}`")]
 
 

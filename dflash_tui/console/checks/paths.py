@@ -38,6 +38,8 @@ async def _nearest(host: Host, path: str) -> str:
     names = [entry.name for entry in entries]
     if any(entry.name == missing and entry.stat.kind == "link" for entry in entries):
         return f"; {posixpath.join(folder, missing)} is a link that leads nowhere"
+    if missing in names:
+        return "; it has come meanwhile: try again"
     near = difflib.get_close_matches(missing, names, 1, 0.5)
     if near:
         rest = path.rstrip("/")[len(posixpath.join(folder, missing)) :]
