@@ -15,6 +15,7 @@ import pytest
 
 from dflash_tui.console.discovery.containers import list_containers
 from dflash_tui.console.discovery.evaluation import find_evaluation, find_roots, hidden_states_of
+from dflash_tui.console.discovery.offers import listed
 from dflash_tui.console.discovery.searching import MOST_FILES, search
 from dflash_tui.console.discovery.training import find_training
 from dflash_tui.hosts.container import ContainerHost
@@ -265,3 +266,10 @@ async def test_a_host_without_any_tool_lists_nothing(monkeypatch: pytest.MonkeyP
         (tmp_path / name).symlink_to(shutil.which(name) or "")
     monkeypatch.setenv("PATH", os.fspath(tmp_path))
     assert await list_containers(LocalHost()) == ()
+
+
+def test_a_sentence_names_a_few_of_many_containers() -> None:
+    texts = [f"pct {number}: stopped" for number in range(10_000)]
+    assert listed(texts[:2]) == "pct 0: stopped; pct 1: stopped"
+    assert listed(texts).endswith("pct 11: stopped; and 9,988 more")
+    assert listed([]) == ""

@@ -9,7 +9,7 @@ from dflash_tui.console.acts.init_hosts import LOCAL, InitHosts, container_name,
 from dflash_tui.console.acts.init_source import Question, Source
 from dflash_tui.console.acts.init_wishes import Wishes
 from dflash_tui.console.discovery.containers import Container
-from dflash_tui.console.discovery.offers import Offer
+from dflash_tui.console.discovery.offers import Offer, listed
 
 NOWHERE = "nowhere"
 _HOST = "alias, user@host:port or local"
@@ -95,9 +95,9 @@ def _called(found: Sequence[Container], called: str, machine: str, flag: str) ->
     """The container of that id or name."""
     match = [item for item in found if called in (item.id, item.name)]
     if not match:
-        listed = "; ".join(item.text for item in found) or "no tool there lists any"
+        there = listed([item.text for item in found]) or "no tool there lists any"
         raise ConfigError(
-            f"{flag}: found {called!r}, which is not on {machine} ({listed}); name another, or a whole launcher such "
+            f"{flag}: found {called!r}, which is not on {machine} ({there}); name another, or a whole launcher such "
             "as 'pct exec 200 --'"
         )
     return match[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dflash_tui.config import ConfigError
-from dflash_tui.console.discovery.offers import Offer
+from dflash_tui.console.discovery.offers import Offer, listed
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,6 @@ class Taken:
         if question.optional:
             return ""
         found = (
-            f"found: {'; '.join(offer.text for offer in question.offers)}" if question.offers else "nothing was found"
+            f"found: {listed([offer.text for offer in question.offers])}" if question.offers else "nothing was found"
         )
         raise ConfigError(f"{question.flag} is not given: {question.text} {found[0].upper()}{found[1:]}; give the flag")

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 _LONGEST = 120  # characters of a reason
+
+
+_LISTED = 12
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Some of what was found, in one sentence: a cluster may have thousands."""
+    more = f"; and {len(texts) - _LISTED:,} more" if len(texts) > _LISTED else ""
+    return "; ".join(texts[:_LISTED]) + more
 
 
 @dataclass(frozen=True)
