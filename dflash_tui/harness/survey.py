@@ -53,12 +53,14 @@ class Problems:
         self.found.append(SurveyProblem(severity, about, sentence))
 
     @contextlib.contextmanager
-    def noting(self, about: str) -> Iterator[None]:
-        """Note what the block raises as an error about `about`, and go on after it."""
+    def noting(self, about: str, place: str = "") -> Iterator[None]:
+        """Note what the block raises as an error about `about`, and go on after it. `place` leads a sentence that
+        does not say where."""
         try:
             yield
         except (HarnessError, CheckpointError) as error:
-            self.add("error", about, str(error))
+            said = str(error)
+            self.add("error", about, said if place in said else f"{place}: {said}")
         except OSError as error:
             self.add("error", about, f"{error.filename or about}: {error.strerror}")
 
@@ -82,7 +84,7 @@ def survey(wanted: SurveyRequest) -> Survey:
             target = open_target(Path(wanted.target))
     checkpoint: SurveyedCheckpoint | None = None
     if wanted.checkpoint is not None:
-        with problems.noting("checkpoint"):
+        with problems.noting("checkpoint", wanted.checkpoint):
             checkpoint = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
     settings = wanted.settings if checkpoint is None else checkpoint.settings
     prompts: tuple[Prompt, ...] = ()
@@ -184,7 +186,7 @@ def _checkpoint(
             settings = _settings(structure, configs, wanted, target)
     identity: str | None = None
     if wanted.weights_id and target is not None and found.family == "dflash" and not found.missing:
-        with problems.noting("weights"):
+        with problems.noting("weights", os.fspath(path)):
             weights = identify(structure, files, target)
             identity = weights.sha256
             found = replace(found, embedding=weights.embedding, head=weights.head)

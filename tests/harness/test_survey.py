@@ -144,6 +144,16 @@ def test_a_damaged_checkpoint_is_a_sentence(tiny: World, drafter_folder: Path) -
     assert len(answer["prompts"]) == 4
 
 
+def test_what_is_wrong_with_a_checkpoint_says_where_it_lies(tiny: World, tmp_path: Path) -> None:
+    damaged, none = tmp_path / "damaged", tmp_path / "drafter.json"
+    damaged.mkdir()
+    (damaged / "model.safetensors").write_bytes(b"\0" * 100)
+    none.write_text("{}")
+    for path in (damaged, none):
+        (said,) = sentences(asked(tiny, checkpoint=os.fspath(path)), "checkpoint")
+        assert said.startswith(f"{path}")
+
+
 def test_a_missing_tensor_is_an_error_that_names_it(tiny: World, drafter_folder: Path) -> None:
     tensors = load_file(drafter_folder / "model.safetensors")
     del tensors["hidden_norm.weight"]
