@@ -49,8 +49,9 @@ class Entry:
 @dataclass(frozen=True)
 class Status:
     """``status``: the training's log as read once. `seconds` since the newest logged step;
-    `steps_behind` is live step minus newest complete checkpoint's; `eta_seconds` and `steps_per_second` come from the
-    log's time stamps, or are null; a stalled training has no ETA. `problems`: what could not be read, as sentences."""
+    `steps_behind` is live step minus newest complete checkpoint's, null where that is ahead of the log; `eta_seconds`
+    and `steps_per_second` come from the log's time stamps, or are null; a stalled training has no ETA. `problems`: what
+    could not be read, as sentences."""
 
     training: str
     host: str

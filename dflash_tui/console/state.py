@@ -65,7 +65,7 @@ class TrainingPane:
 
     @property
     def steps_behind(self) -> int | None:
-        """Live step minus the newest saved one."""
+        """Live step minus the newest saved one; negative where the log is at a lower step."""
         newest = self.newest
         if newest is None or newest.step is None or self.progress is None or self.progress.step is None:
             return None

@@ -117,6 +117,8 @@ def _status(answer: answers.Status) -> Iterable[str]:
     saved = answer.newest_saved
     if saved is not None:
         behind = f", {counted(answer.steps_behind, 'step')} behind live" if answer.steps_behind is not None else ""
+        if saved.step is not None and answer.step is not None and saved.step > answer.step:
+            behind = f", ahead of the log's step {answer.step:,}: it was begun anew since, or is written late"
         yield f"newest saved: step {saved.step}, {megabytes(saved.size)}{behind}: {saved.path}"
     else:
         yield "no complete checkpoint yet"

@@ -20,6 +20,8 @@ def status(state: State) -> Line:
         return line(("○ reconnecting" if host.answered_at is not None else "○ not reached", "warn"))
     if progress is None:
         return line(("○ connecting" if host is None or host.link == "connecting" else "○ waiting for the log", "muted"))
+    if progress.waiting:
+        return line(("○ no log", "warn"))
     if progress.phase == "finished" or progress.finished:
         return line(("■ finished", "strong"))
     if progress.phase == "failed":

@@ -33,6 +33,18 @@ def test_a_log_of_a_training_that_has_just_begun_is_a_warning(world: Desk, spoil
     assert ("training", "log") in found.places("warn")
 
 
+def test_a_log_that_tells_epochs_and_no_steps_is_read_for_what_it_tells(world: Desk, spoiled: Path) -> None:
+    lines = [f"{{'loss': {4 - n / 10:.1f}, 'learning_rate': 1e-4, 'epoch': {n / 100}}}\n" for n in range(29)]
+    (spoiled / "train.log").write_text("".join(lines))
+    found = check(world, world.other_config("epochs.toml", training={"log": "/data/spoiled/train.log"}))
+    assert found.code == 0, found.failures
+    assert ("training", "log") in found.places("warn")
+    sentence = found.sentence("training", "log")
+    assert "/data/spoiled/train.log: epoch, loss and learning rate are read" in sentence
+    assert "no step is recognised, as in `{'loss': 1.2" in sentence
+    assert "let the trainer print its step, too" in sentence
+
+
 def test_a_checkpoints_folder_that_is_empty_is_a_warning(world: Desk, spoiled: Path) -> None:
     found = check(world, world.other_config("empty.toml", training={"checkpoints": "/data/spoiled"}))
     assert found.code == 0, found.failures

@@ -34,6 +34,14 @@ def test_status_for_people_says_the_same(world: Desk) -> None:
     assert "newest saved: step 4000, 1.35 MB, 1,329 steps behind live" in ran.out
 
 
+def test_a_checkpoint_that_is_ahead_of_the_log_is_not_behind_by_a_negative_number(world: Desk) -> None:
+    (world.container / "data" / "begun.log").write_text("step=1201/20000 loss=2.5\n")
+    config = world.other_config("begun.toml", training={"log": "/data/begun.log"})
+    text = world.run("--config", config, "status").out
+    assert "newest saved: step 4000, 1.35 MB, ahead of the log's step 1,201: it was begun anew since" in text
+    assert world.json("--config", config, "status")["steps_behind"] is None
+
+
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_status_says_what_it_could_not_read(world: Desk, form: tuple[str, ...]) -> None:
     config = world.other_config("elsewhere.toml", training={"log": "/data/no.log", "checkpoints": "/data/none"})

@@ -22,7 +22,7 @@ from dflash_tui.tui.widgets.header import draw_header
 from dflash_tui.tui.widgets.results import as_markdown, draw_results
 from dflash_tui.tui.widgets.training import draw_training
 from dflash_tui.tui.widgets.transfer import draw_transfer
-from dflash_tui.watch.events import CheckpointsListed, MachineRead, TrainingProgressed, WatchLost
+from dflash_tui.watch.events import CheckpointsListed, HostAnswered, MachineRead, TrainingProgressed, WatchLost
 from dflash_tui.watch.fold import Fold
 from dflash_tui.watch.lines import LineSplitter
 from dflash_tui.watch.machine import Gpu, Machine
@@ -490,3 +490,20 @@ def test_a_baseline_that_is_evaluated_in_the_job_of_a_checkpoint_is_named() -> N
     drawn = draw_evaluation(state, View(76, 12))
     assert drawn.title is not None
     assert "full · baseline z-lab" in drawn.title.plain
+
+
+def test_a_log_that_does_not_exist_is_said_and_is_not_live() -> None:
+    reading = replace(Fold().snapshot(story.NOW), waiting="ct200: /data/no.log does not exist")
+    state = story.folded((happened.Ticked(story.NOW), HostAnswered("ct200", 3.0), TrainingProgressed(reading)))
+    for view in (View(56, 16), View(76, 6), View(116, 36, zoomed=True)):
+        assert "ct200: /data/no.log does not exist" in " ".join(text(draw_training(state, view)).split())
+    assert "○ no log" in draw_header(state, 1, 120).plain
+    assert "live" not in draw_header(state, 1, 120).plain
+
+
+def test_a_checkpoint_of_before_a_restart_is_not_behind_by_a_negative_number() -> None:
+    (saved,) = story.finished().training.checkpoints
+    restarted = fold(_log("step=5800 loss=2.0", "step=10 loss=3.0"), CheckpointsListed((replace(saved, step=5800),)))
+    assert "saved ◆5800 · 35 min ago · of before the log went back" in text(draw_training(restarted, View(76, 16)))
+    begun = fold(_log("step=10 loss=3.0"), CheckpointsListed((replace(saved, step=5800),)))
+    assert "ahead of the log" in text(draw_training(begun, View(76, 16)))

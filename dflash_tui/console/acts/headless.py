@@ -46,7 +46,7 @@ async def status(console: Console, arguments: argparse.Namespace) -> Status:
     complete = [item for item in snapshot.checkpoints if item.completeness == "complete"]
     newest = complete[-1] if complete else None
     behind = None
-    if newest is not None and newest.step is not None and progress.step is not None:
+    if newest is not None and newest.step is not None and progress.step is not None and newest.step <= progress.step:
         behind = progress.step - newest.step
     return Status(
         training=training.name,

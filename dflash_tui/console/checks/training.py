@@ -99,6 +99,10 @@ def _log(snapshot: Snapshot, host: str, path: str, lines: Sequence[str], now: fl
         return GROUP.ok("log", f"{host}:{path}: step {progress.step:,}{total}, read as {_dialect(progress)}{written}")
     if not lines:
         return GROUP.warn("log", f"{host}:{path} is empty so far{written}")
+    if read := _read(progress):
+        sentence = f"{host}:{path}: {read} are read{written}, but no step is recognised, as in `{lines[-1][:100]}`"
+        unknown = "ETA, speed, curve and how far a checkpoint is behind stay unknown"
+        return GROUP.warn("log", f"{sentence}; {unknown}: let the trainer print its step, too")
     sentence = f"no step is recognised in the last {counted(len(lines), 'line')} of {host}:{path}{written}"
     if len(lines) < ENOUGH_LINES:
         return GROUP.warn("log", f"{sentence}; a training that has only begun says one soon")
@@ -107,6 +111,19 @@ def _log(snapshot: Snapshot, host: str, path: str, lines: Sequence[str], now: fl
         f"{sentence}; found `{lines[-1][:100]}`, expected lines such as `step 1200/20000 loss 2.01`, a dict, JSON or a "
         "progress bar: set training.log to the file that the trainer prints them to",
     )
+
+
+def _read(progress: Progress) -> str:
+    """What a log tells that tells no step; "" when it is nothing of a training."""
+    told = {
+        "epoch": progress.epoch is not None,
+        "loss": progress.finite_loss is not None or progress.nan,
+        "learning rate": progress.lr is not None,
+    }
+    if not told["loss"]:
+        return ""
+    *first, last = [name for name, is_told in told.items() if is_told]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _dialect(progress: Progress) -> str:

@@ -208,6 +208,9 @@ def _saved(state: State, width: int) -> list[Line]:
         ]
         if (behind := pane.steps_behind) is not None and behind > 0:
             parts.append(line((f"{behind:,} steps behind live", "muted")))
+        if behind is not None and behind < 0:
+            before = pane.progress is not None and pane.progress.went_back_from is not None
+            parts.append(line(("of before the log went back" if before else "ahead of the log", "muted")))
         parts.append(line((formats.byte_size(newest.size), "muted")))
     if saving is not None:
         parts.insert(1, line(("saving ", "note"), (str(saving.step), "note")))
@@ -254,6 +257,8 @@ def _trouble(state: State) -> Line | None:
         reason = f": {host.reason}" if host.reason else ""
         return status(state) + line((f"{again} (", "muted"), ("R", "key"), (" now)", "muted"), reason)
     progress = state.training.progress
+    if progress is not None and progress.waiting:
+        return line(("▲ ", "warn"), progress.waiting, ("; it is looked for again and again", "muted"))
     if progress is not None and progress.error:
         return line(("✖ ", "bad"), progress.error)
     if progress is not None and (word := status(state)).plain[:1] in "◐✖":
