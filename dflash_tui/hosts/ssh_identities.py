@@ -7,6 +7,7 @@ others, and a public key alone stands for one that the agent holds.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,19 +21,26 @@ def identities(options: asyncssh.SSHClientConnectionOptions) -> dict[str, Any]:
     the agent's matter."""
     import asyncssh
 
-    named = cast("Sequence[str]", options.config.get("IdentityFile") or ())
-    files = [str(Path(name).expanduser()) for name in named]
+    found: dict[str, Any] = {}
+    if certificates := _files(options, "CertificateFile"):
+        found["client_certs"] = [file for file in certificates if os.access(file, os.R_OK)]
+    files = _files(options, "IdentityFile")
     if not files:
-        return {}
+        return found
     pairs: list[asyncssh.SSHKeyPair] = []
     for file in files:
         with contextlib.suppress(OSError, ValueError):
             pairs += asyncssh.load_keypairs(file, skip_public=True)
-    found: dict[str, Any] = {"client_keys": pairs}
+    found["client_keys"] = pairs
     if options.config.get("IdentitiesOnly"):
         held = [key for file in files if (key := _public(file)) is not None]
         found |= {"agent_identities": held} if held else {"agent_path": None}
     return found
+
+
+def _files(options: asyncssh.SSHClientConnectionOptions, key: str) -> list[str]:
+    named = cast("Sequence[str]", options.config.get(key) or ())
+    return [str(Path(name).expanduser()) for name in named]
 
 
 def _public(file: str) -> asyncssh.SSHCertificate | asyncssh.SSHKey | None:

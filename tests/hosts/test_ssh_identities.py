@@ -81,6 +81,11 @@ async def test_the_agent_s_other_keys_are_not_offered_where_only_identities_are(
             await _says(SshAddress("lab", config=address.config))
 
 
+async def test_a_certificate_that_is_missing_does_not_keep_its_key_out(sshd: Sshd) -> None:
+    lines = (f"CertificateFile {sshd.folder}/no-cert.pub", f"IdentityFile {sshd.folder}/client_key")
+    assert await _says(_config(sshd, *lines)) == "in\n"
+
+
 async def test_a_proxy_command_that_is_not_there_is_named(sshd: Sshd) -> None:
     with pytest.raises(HostUnreachable, match="no connection: no-such-program: No such file or directory"):
         await _says(_config(sshd, "ProxyCommand no-such-program %h %p"))
