@@ -10,7 +10,7 @@ from dflash_tui.results import evidence
 from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, merged, withholds
 from dflash_tui.results.caveats.small_n import ENOUGH
 from dflash_tui.results.common import on_prompts
-from dflash_tui.results.figures import SHORT, bounds
+from dflash_tui.results.figures import SHORT, bounds, signed
 from dflash_tui.results.paired import Pairing, pair
 from dflash_tui.results.spread import spread, streak_of
 from dflash_tui.results.statistics import SIGN_FLIP_FROM, sign_flip
@@ -63,12 +63,17 @@ def judged(current: Evaluation, previous: Evaluation, pairing: Pairing) -> tuple
     if prompts == 0:
         return "untestable", ("no prompt is in both results",)
     differences = pairing.differences[PRIMARY]
-    within = pairing.interval(PRIMARY)
-    if prompts < SIGN_FLIP_FROM or within is None:
+    within, level = pairing.interval(PRIMARY), pairing.level(PRIMARY)
+    if prompts < SIGN_FLIP_FROM or (within is None and level is None):
         return "inconclusive", (_counted(prompts), _agreement(differences))
-    shown = f"paired 95 % interval of {SHORT[PRIMARY]} {bounds(within)} over {_counted(prompts)}"
     p = sign_flip(differences)
-    why = (shown,) if p is None else (shown, f"sign-flip p = {p:.3g}")
+    tested = () if p is None else (f"sign-flip p = {p:.3g}",)
+    if within is None:  # all differences are equal: they have no interval, but a direction
+        level = level or 0.0
+        shown = f"{SHORT[PRIMARY]} {signed(level)} on each of {_counted(prompts)}, so no interval can be told"
+        return ("inside noise" if level == 0 else "better" if level > 0 else "worse"), (shown, *tested)
+    shown = f"paired 95 % interval of {SHORT[PRIMARY]} {bounds(within)} over {_counted(prompts)}"
+    why = (shown, *tested)
     if within[0] <= 0 <= within[1]:
         return "inside noise", why
     return ("better" if within[0] > 0 else "worse"), why

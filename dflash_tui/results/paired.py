@@ -9,7 +9,7 @@ from typing import Literal
 from dflash_tui.records.result import METRICS, Evaluation
 from dflash_tui.results import evidence
 from dflash_tui.results.common import at_equal_blocks, common_prompts, on_common_anchors
-from dflash_tui.results.statistics import interval
+from dflash_tui.results.statistics import equal, interval
 
 Interval = tuple[float, float]
 
@@ -32,8 +32,13 @@ class Pairing:
         return max(map(len, self.differences.values()), default=0)
 
     def interval(self, metric: str) -> Interval | None:
-        """95 % t interval over the prompts' differences; None under 2 prompts."""
+        """95 % t interval over the prompts' differences; None under 2 prompts, and where all differences are equal."""
         return interval(self.differences.get(metric, ()))
+
+    def level(self, metric: str) -> float | None:
+        """The difference that each of two or more prompts shows, where it is one and the same; else None."""
+        differences = self.differences.get(metric, ())
+        return differences[0] if len(differences) > 1 and equal(differences) else None
 
 
 def pair(current: Evaluation, previous: Evaluation) -> Pairing:

@@ -13,7 +13,7 @@ from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, caveat
 from dflash_tui.results.compare import compare
 from dflash_tui.results.figures import bounds, signed
 from dflash_tui.results.markdown import code, plain, table
-from dflash_tui.results.spread import spread, streak_of
+from dflash_tui.results.spread import level, spread, streak_of
 
 LABELS = {"top1": "vanilla top-1 streak", "top4": "DDTree top-4 streak", "top8": "DDTree top-8 streak"}
 TREE_BUDGET = "64"
@@ -195,6 +195,8 @@ def _intervals(evaluation: Evaluation) -> list[str]:
         ends = spread(evaluation, streak_of(metric))
         if ends is not None:
             parts.append(f"{label} [{', '.join(f'{end:.2f}'.replace('-', '−') for end in ends)}]")
+        elif count := level(evaluation, streak_of(metric)):
+            parts.append(f"{label} — (the same on all {count} prompts)")
     if not parts:
         return []
     wide = ", wide by design" if prompts < 10 else ""

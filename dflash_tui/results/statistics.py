@@ -55,14 +55,20 @@ def t_quantile(probability: float, df: int) -> float:
 
 
 def interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float] | None:
-    """Student t interval of the mean, df = n − 1; None under 2 values, which have no spread."""
+    """Student t interval of the mean, df = n − 1; None without a spread: under 2 values, and of equal ones, which would
+    give an interval of no width, as if nothing were uncertain."""
     count = len(values)
-    if count < 2:
+    if count < 2 or equal(values):
         return None
     centre = mean(values)
     spread = math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (count - 1) / count)
     half = t_quantile((1 + confidence) / 2, count - 1) * spread
     return centre - half, centre + half
+
+
+def equal(values: Sequence[float]) -> bool:
+    """Whether all are one number, but for rounding in the last places."""
+    return bool(values) and max(values) - min(values) <= 1e-12 * max(map(abs, values))
 
 
 def sign_flip(differences: Sequence[float]) -> float | None:

@@ -8,7 +8,7 @@ from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import SEVERITIES, Comparison, Finding, Severity
 from dflash_tui.records.result import BUDGETS, METRICS, Evaluation, Score
 from dflash_tui.results.figures import signed
-from dflash_tui.results.spread import Figure, spread, streak_of
+from dflash_tui.results.spread import Figure, level, spread, streak_of
 from dflash_tui.tui import formats
 from dflash_tui.tui.actions import BY_ID, shown_key
 from dflash_tui.tui.lines import EMPTY, GLYPHS, WORDS, Line, Role, line
@@ -55,9 +55,15 @@ def _row(pane: ResultsPane, label: str, of: Figure, metric: str | None) -> Metri
     other = of(previous.pooled) if previous is not None else None
     delta, role = _delta(pane, metric, one, other)
     # Of the value beside it: the shown result's, which may be another than the compared part of it.
-    within = "" if void or current is None else formats.interval(spread(current, of, 1.0 if of is _tau else 0.0))
+    within = "" if void or current is None else _within(current, of)
     marked = bool(delta) and delta != WORDS["block"] and _other_blocks(pane)
     return MetricRow(label, _shown(one, void), within, _shown(other), delta, role, marked)
+
+
+def _within(current: Evaluation, of: Figure) -> str:
+    """The interval of a figure; "—" where all prompts are equal, so that none can be told."""
+    bounds = spread(current, of, 1.0 if of is _tau else 0.0)
+    return formats.ABSENT if bounds is None and level(current, of) else formats.interval(bounds)
 
 
 def _tree(budget: int) -> Figure:

@@ -122,7 +122,9 @@ def _about_metric(pane: ResultsPane, row: MetricRow) -> tuple[Line, ...]:
                 (f"; {footnote(pane).lstrip('¹ ')}" if row.mark else "", ""),
             )
         )
-    if row.interval:
+    if row.interval == formats.ABSENT:
+        lines.append(line(("95 % ", "muted"), "— all prompts have the same value, so nothing tells how it would vary"))
+    elif row.interval:
         lines.append(line(("95 % ", "muted"), "Student t over prompt means: n is the number of prompts, not of blocks"))
     for side, result in (("current", pane.current), ("previous", pane.previous)):
         if result is not None:

@@ -43,6 +43,20 @@ def test_the_same_skill_is_inside_noise() -> None:
     assert "INSIDE_NOISE" in {finding.code for finding in compared.caveats}
 
 
+def test_prompts_that_all_agree_have_no_interval_of_no_width() -> None:
+    perfect, nothing = result(skill=1.0), result("previous", skill=0.0, weights_id="b" * 64)
+    same = compare(perfect, result("previous", skill=1.0))
+    assert (same.verdict, same.rows[0].interval, same.rows[0].delta_interval) == ("inside noise", None, None)
+    assert same.why[0] == "same weights"
+    assert same.why[1] == "top-1 +0.000 on each of 10 prompts, so no interval can be told"
+    noise = next(finding for finding in same.caveats if finding.code == "INSIDE_NOISE")
+    assert noise.sentence == "No difference on any of 10 prompts: top-1, top-4, top-8."
+    apart = compare(perfect, nothing)
+    assert (apart.verdict, apart.delta["top1"]) == ("better", 15.0)
+    assert apart.why == ("top-1 +15.000 on each of 10 prompts, so no interval can be told", "sign-flip p = 0.00195")
+    assert "INSIDE_NOISE" not in {finding.code for finding in compare(on(TEN[:3], skill=1.0), on(TEN[:3])).caveats}
+
+
 def test_under_six_prompts_nothing_is_concluded_even_when_all_agree() -> None:
     compared = compare(on(TEN[:5]), on(TEN[:5], name="previous", skill=0.2, weights_id="b" * 64))
     assert compared.verdict == "inconclusive"

@@ -54,6 +54,12 @@ def test_a_paired_difference_has_its_interval_and_verdict() -> None:
     assert "Verdict: better (" in text
 
 
+def test_equal_prompts_have_no_interval_and_it_says_why() -> None:
+    text = report(result(skill=1.0))
+    assert "vanilla top-1 streak — (the same on all 10 prompts)" in text
+    assert "[15.00, 15.00]" not in text
+
+
 def test_what_is_lower_is_called_lower() -> None:
     assert "Current is lower by " in report(OTHER, previous=result())
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dflash_tui.results.statistics import interval, mean, sign_flip, t_quantile, within
+from dflash_tui.results.statistics import equal, interval, mean, sign_flip, t_quantile, within
 from tests.runs import UNHURRIED
 
 # Published two-sided 95 % and 99 % points to nine or more decimals (NIST/Sematech tables, extended by R's qt).
@@ -61,11 +61,18 @@ def test_one_value_has_no_interval() -> None:
     assert interval(()) is None
 
 
+@pytest.mark.parametrize("values", [(0.0, 0.0, 0.0), (0.2, 0.2, 0.2), (0.3 - 0.1, 0.4 - 0.2)])
+def test_equal_values_have_no_interval_rather_than_one_of_no_width(values: tuple[float, ...]) -> None:
+    assert interval(values) is None
+
+
 @UNHURRIED
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=30))
 def test_interval_is_about_the_mean(values: list[float]) -> None:
     bounds = interval(values)
-    assert bounds is not None
+    assert (bounds is None) == equal(values)
+    if bounds is None:
+        return
     assert bounds[0] <= mean(values) <= bounds[1]
     assert sum(bounds) / 2 == pytest.approx(mean(values), abs=1e-9)
 
