@@ -17,8 +17,9 @@ from dflash_tui.harness import rundir
 from dflash_tui.harness.errors import HarnessError, Stopped
 from dflash_tui.records.process import ExitRecord, ProcessRecord, RunState
 
-STARTING_SECONDS = 60.0
-"""A request without process.json is still starting for this long; after it, the launch is lost."""
+STARTING_SECONDS = 150.0
+"""A request without process.json is still starting for this long: longer than whoever launches waits. After it, the
+launch is lost."""
 
 _RECORDED = b"recorded"
 
