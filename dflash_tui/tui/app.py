@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.markup import escape
 from textual.message import Message
 from textual.screen import Screen
 from textual.timer import Timer
@@ -339,7 +340,7 @@ class DflashApp(App[None]):
         """The palette: the registry, and each theme by name."""
         for action in ACTIONS:
             if action.palette:
-                yield SystemCommand(action.label, action.description, self._doing(action))
+                yield SystemCommand(action.label, escape(action.description), self._doing(action))
         for name in sorted(self.available_themes):
             yield SystemCommand(f"Theme: {name}", "Colours, until the app ends", self._using(name))
 

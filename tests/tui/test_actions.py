@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from textual.content import Content
 
 from dflash_tui.tui.actions import ACTIONS, BY_ID, GROUPS, key_table, shown_key
 from dflash_tui.tui.app import MOVES, DflashApp
@@ -93,6 +94,14 @@ async def test_the_palette_offers_the_registry_and_the_themes() -> None:
     assert offered == {action.label for action in ACTIONS if action.palette} | {
         f"Theme: {name}" for name in ("chalk", "ember", "harbour", "parchment", "plain")
     }
+
+
+async def test_the_palette_shows_a_description_as_it_is_written() -> None:
+    app = DflashApp(RecordingConsole())
+    async with app.run_test() as pilot:
+        await pilot.pause()
+        shown = {Content.from_markup(command.help).plain for command in app.get_system_commands(app.screen)}
+    assert {action.description for action in ACTIONS if action.palette} <= shown
 
 
 def test_the_registry_can_be_printed_without_textual() -> None:
