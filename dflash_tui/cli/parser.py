@@ -19,8 +19,12 @@ def build_parser() -> argparse.ArgumentParser:
         "Without a command: the app.",
     )
     parser.add_argument("--version", action="version", version=f"dflash-tui {__version__}")
-    parser.add_argument("--config", type=Path, help="config file (default: config.toml in the user's config folder)")
-    parser.add_argument("--state", type=Path, help="folder that keeps runs and pins (default: the user's state folder)")
+    places: tuple[tuple[str, str], ...] = (
+        ("--config", "config file (default: config.toml in the user's config folder)"),
+        ("--state", "folder that keeps runs and pins (default: the user's state folder)"),
+    )
+    for option, text in places:
+        parser.add_argument(option, type=Path, help=text)
     parser.add_argument("--theme", help="theme of the app")
     parser.set_defaults(run=faces.app, json=False)
     listed = parser.add_subparsers(title="commands", metavar="COMMAND")
@@ -28,6 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str, data: bool = True) -> Any:
         sub = listed.add_parser(name, help=text, description=text)
         sub.set_defaults(run=run)
+        for option, meaning in places:  # said after the command, too; not said there, what was said before it stays
+            sub.add_argument(option, type=Path, default=argparse.SUPPRESS, help=meaning)
         if data:
             sub.add_argument("--json", action="store_true", help="print JSON")
         return sub

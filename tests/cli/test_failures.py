@@ -119,10 +119,25 @@ def test_without_a_terminal_the_app_refuses_and_names_the_headless_command(world
 
 
 def test_a_step_that_was_not_saved_is_said_with_those_that_were(world: Desk) -> None:
+    assert world.run("fetch", "--step", "77", "--json").failed(1).endswith("no checkpoint of step 77; complete: 4000")
+
+
+def test_a_step_that_is_cut_short_is_said_as_what_it_is(world: Desk, spoiled: Path) -> None:
+    whole = world.save(10, "cut")
+    half = world.save(20, "cut")
+    half.write_bytes(half.read_bytes()[:-5000])
+    bare = whole.parent.parent / "best"
+    bare.mkdir()
+    (bare / "checkpoint.pt").write_bytes(whole.read_bytes())
+    config = world.other_config("cut.toml", training={"checkpoints": "/data/cut/checkpoints"})
+    said = world.run("fetch", "--step", "20", "--json", "--config", config).failed(1)
+    assert "step_20: step 20 is there but " in said.replace("/checkpoint.pt", "")
+    assert "None" not in said
+    assert said.endswith("complete: best, 10")
     assert (
-        world.run("fetch", "--step", "77", "--json")
+        world.run("fetch", "--step", "30", "--json", "--config", config)
         .failed(1)
-        .endswith("no complete checkpoint of step 77; complete: 4000")
+        .endswith("no checkpoint of step 30; complete: best, 10")
     )
 
 
@@ -138,6 +153,13 @@ def test_a_result_that_is_not_there_is_said_with_those_that_are(world: Desk, qui
 def test_a_file_that_is_no_result_is_said(world: Desk, apart: Path) -> None:
     assert str(world.config) in world.run("import", world.config, "--json", state=apart).failed(1)
     assert "can't be read" in world.run("import", world.root / "nowhere.json", state=apart).failed(1)
+
+
+def test_config_and_state_may_be_said_after_the_command(world: Desk, apart: Path) -> None:
+    config = world.other_config("after.toml", training={"name": "after"})
+    for words in (("config", "show", "--config", config), ("--config", config, "config", "show")):
+        assert world.json(*words)["config"]["training"]["name"] == "after"
+    assert world.json("runs", "--state", apart)["runs"] == []
 
 
 def test_a_refused_evaluation_leaves_no_run_directory_and_moves_nothing(world: Desk, apart: Path) -> None:

@@ -73,12 +73,22 @@ def newest(snapshot: Snapshot, step: int | None = None) -> SavedCheckpoint:
     if chosen:
         return chosen[-1]
     if step is not None:
-        known = ", ".join(str(item.step) for item in complete) or "none"
-        raise ConsoleError(f"no complete checkpoint of step {step}; complete: {known}")
+        known = ", ".join(_label(item) for item in complete) or "none"
+        there = next((item for item in reversed(found) if item.step == step), None)
+        if there is not None:
+            raise ConsoleError(
+                f"{there.host}:{there.path}: step {step} is there but {there.completeness}: {there.reason}; complete: {known}"
+            )
+        raise ConsoleError(f"no checkpoint of step {step}; complete: {known}")
     if found:
         last = found[-1]
         raise ConsoleError(f"no complete checkpoint yet; newest {last.path} is {last.completeness}: {last.reason}")
     raise ConsoleError("no checkpoint has been saved yet: the folder that training.checkpoints names holds none")
+
+
+def _label(checkpoint: SavedCheckpoint) -> str:
+    """Its step, or the folder's name where it has none."""
+    return posixpath.basename(checkpoint.folder.rstrip("/")) if checkpoint.step is None else str(checkpoint.step)
 
 
 async def fetch(console: Console, *, step: int | None = None, job: str = "") -> Fetched:
