@@ -7,16 +7,29 @@ import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dflash_tui.cli import build_parser
+from dflash_tui.config import BaselineConfig
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import headless
+from dflash_tui.console.errors import ConsoleError
 from dflash_tui.results.errors import ResultError
+from tests.console.test_baseline_drafters import configured, drafter
 from tests.console.world import Bench, bench
 
 EVAL = build_parser().parse_args(["eval"])
+
+
+def asked(**options: Any) -> Namespace:
+    """The arguments of an `eval` with these options."""
+    return Namespace(**{**vars(EVAL), **options})
+
+
+def sentences(tiny: Bench) -> list[str]:
+    return [event.sentence for event in tiny.told if isinstance(event, happened.Noticed)]
 
 
 @pytest.fixture
@@ -37,9 +50,79 @@ async def test_a_training_that_fell_silent_has_an_age_and_no_eta(tiny: Bench) ->
 
 
 async def test_a_misspelt_baseline_costs_no_evaluation(tiny: Bench) -> None:
-    with pytest.raises(ResultError, match="'nope' is no run, pin or file"):
-        await headless.evaluate(tiny.console, Namespace(**{**vars(EVAL), "against": "nope"}))
+    with pytest.raises(
+        ResultError, match=r"--against: 'nope' is no run, pin or file.*; configured baselines: previous"
+    ):
+        await headless.evaluate(tiny.console, asked(against="nope"))
+    with pytest.raises(ResultError, match=r"--like: 'privious' is no run.*; did you mean 'previous'"):
+        await headless.evaluate(tiny.console, asked(like="privious"))
+    assert not tiny.console.store.pins.folder.exists()  # no baseline was read either
     assert not tiny.of(happened.EvaluationAsked)
+
+
+async def test_a_baseline_file_that_can_t_be_read_costs_no_evaluation(tiny: Bench) -> None:
+    with pytest.raises(
+        ConsoleError, match=r"--against z-lab: the baseline's file lab:.*no-such-file.json could not be"
+    ):
+        await headless.evaluate(tiny.console, asked(against="z-lab"))
+    assert not tiny.of(happened.EvaluationAsked)
+
+
+async def test_a_baseline_drafter_is_evaluated_before_it_is_missed(tiny: Bench) -> None:
+    folder = drafter(tiny, "published")
+    console = configured(tiny, BaselineConfig("published", drafter=str(folder)))
+    arguments = asked(against="published")
+    answer = await headless.evaluate(console, arguments)
+    assert answer.comparison is not None
+    assert answer.comparison.previous == "published"
+    assert not headless.blocked(answer, arguments)
+    assert not [said for said in sentences(tiny) if "no comparison" in said]
+
+
+async def test_a_comparison_that_was_asked_for_and_could_not_be_made_is_told_and_is_no_success(tiny: Bench) -> None:
+    console = configured(tiny, BaselineConfig("published", drafter=str(tiny.root / "no-such-drafter")))
+    arguments = asked(against="published")
+    answer = await headless.evaluate(console, arguments)
+    assert answer.comparison is None
+    assert headless.blocked(answer, arguments)
+    (said,) = [said for said in sentences(tiny) if "no comparison" in said]
+    assert said.startswith("no comparison with published: ")
+    assert "no-such-drafter: does not exist" in said
+    arguments = asked(against=answer.result.run_id)
+    assert headless.blocked(await headless.evaluate(console, arguments), arguments)
+    assert f"no comparison with {answer.result.run_id}: it is this very result" in sentences(tiny)
+
+
+async def test_like_a_result_is_compared_with_it(tiny: Bench) -> None:
+    first = await headless.evaluate(tiny.console, asked(block_size=6))
+    assert first.result.run_id is not None
+    other = str(drafter(tiny, "other"))
+    answer = await headless.evaluate(tiny.console, asked(like=first.result.run_id, model=other))
+    assert answer.comparison is not None
+    assert (answer.comparison.previous, answer.comparison.pairing) == (first.result.run_id, "anchors")
+    for options in ({"against": "previous", "model": other}, {}):  # the second is that very result again
+        answer = await headless.evaluate(tiny.console, asked(like=first.result.run_id, **options))
+        assert answer.comparison is not None
+        assert answer.comparison.previous == "previous"
+
+
+async def test_like_a_drafter_that_was_never_evaluated_is_refused(tiny: Bench) -> None:
+    console = configured(tiny, BaselineConfig("published", drafter=str(drafter(tiny, "published"))))
+    with pytest.raises(ConsoleError, match="--like published: this baseline is a drafter that has not been evaluated"):
+        await headless.evaluate(console, asked(like="published"))
+
+
+async def test_the_first_baseline_that_a_result_can_be_compared_with_stands_beside_it(tiny: Bench) -> None:
+    published = BaselineConfig("published", drafter=str(drafter(tiny, "published")))
+    console = configured(tiny, tiny.console.config.baselines[0], published)
+    answer = await headless.evaluate(console, asked())
+    assert answer.comparison is not None
+    assert answer.comparison.previous == "published"
+    said = f"compared with published: with previous {answer.result.run_id} is not comparable"
+    assert sentences(tiny).count(said) == 1
+    answer = await headless.evaluate(console, asked(against="previous"))
+    assert answer.comparison is not None
+    assert answer.comparison.verdict == "not comparable"
 
 
 async def test_damaged_pins_hide_no_result(tiny: Bench) -> None:

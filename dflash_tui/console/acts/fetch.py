@@ -77,7 +77,8 @@ def newest(snapshot: Snapshot, step: int | None = None) -> SavedCheckpoint:
         there = next((item for item in reversed(found) if item.step == step), None)
         if there is not None:
             raise ConsoleError(
-                f"{there.host}:{there.path}: step {step} is there but {there.completeness}: {there.reason}; complete: {known}"
+                f"{there.host}:{there.path}: step {step} is there but {there.completeness}: {there.reason}; "
+                f"complete: {known}"
             )
         raise ConsoleError(f"no checkpoint of step {step}; complete: {known}")
     if found:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import baselines, external, reattach
+from dflash_tui.console.acts import baselines, external, reattach, references
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import clean as cleaning
 from dflash_tui.console.acts import evaluate as evaluating
@@ -31,7 +31,6 @@ from dflash_tui.console.errors import ConsoleError
 from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.hosts.base import HostError
 from dflash_tui.records.codec import to_data
-from dflash_tui.results.baselines import resolve
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
 from dflash_tui.watch.follow import TAIL
@@ -90,13 +89,22 @@ async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
 
 async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswer:
     """Fetch and evaluate a checkpoint."""
-    console.against = arguments.against
+    asked = {option: name for option in ("against", "like") if (name := getattr(arguments, option))}
+    for option, name in asked.items():  # a name that means nothing must not cost an evaluation
+        references.check_name(console, f"--{option}", name)
+    console.against = arguments.against or arguments.like
     await external.tidy(console)
     await baselines.refresh(console)
-    if arguments.against and arguments.against not in drafters(console):
-        resolve(console.store, arguments.against)  # a name that means nothing must not cost an evaluation
+    for option, name in asked.items():
+        references.check_brought(console, f"--{option}", name)
     done = await _evaluated(console, arguments)
     previous = baseline_or_notice(console, done.evaluation)
+    if previous is None and not arguments.against and arguments.like:
+        console.against = None  # it is the very result that it was to be like
+        previous = baseline_or_notice(console, done.evaluation)
+    alone = previous is None and bool(arguments.against)
+    if alone and (sentence := references.why_alone(console, arguments.against, done.evaluation)):
+        console.emit(happened.Noticed("warn", sentence))
     comparison = compare(done.evaluation, previous) if previous else None
     caveats = comparison.caveats if comparison else caveats_of(done.evaluation)
     return EvalAnswer(existing=done.existing, result=entry(done.evaluation, caveats), comparison=comparison)
@@ -112,7 +120,7 @@ async def _evaluated(console: Console, arguments: argparse.Namespace) -> Evaluat
             block_size=arguments.block_size,
             model=arguments.model or "",
             drafter_config=arguments.drafter_config or "",
-            like=resolve(console.store, arguments.like) if arguments.like else None,
+            like=references.named(console, "--like", arguments.like) if arguments.like else None,
             **common,
         )
     if arguments.model or arguments.like:
@@ -120,11 +128,6 @@ async def _evaluated(console: Console, arguments: argparse.Namespace) -> Evaluat
     if arguments.block_size:
         raise ConsoleError("--block-size is for our own harness; a script is told by evaluation.block_size")
     return await external.evaluate_external(console, **common)
-
-
-def drafters(console: Console) -> tuple[str, ...]:
-    """Configured baselines that are evaluated beside each checkpoint, so that they mean something soon."""
-    return tuple(baseline.name for baseline in console.config.baselines if baseline.drafter)
 
 
 async def capture(console: Console, arguments: argparse.Namespace) -> CaptureAnswer:
@@ -190,10 +193,10 @@ async def training_log(console: Console, arguments: argparse.Namespace) -> Logs:
 
 
 def blocked(answer: object, arguments: argparse.Namespace) -> bool:
-    """Whether a comparison was asked for that may not be made."""
-    if not isinstance(answer, EvalAnswer) or not arguments.against or answer.comparison is None:
+    """Whether a comparison was asked for that may not, or could not, be made."""
+    if not isinstance(answer, EvalAnswer) or not arguments.against:
         return False
-    return answer.comparison.verdict == "not comparable"
+    return answer.comparison is None or answer.comparison.verdict == "not comparable"
 
 
 COMMANDS: dict[str, Callable[[Console, argparse.Namespace], Awaitable[Any]]] = {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dflash_tui.config import Config
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.baselines import as_of_now
+from dflash_tui.console.acts.references import waits
 from dflash_tui.console.errors import ConsoleError
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results import baselines
@@ -52,29 +53,47 @@ def show_newest(console: Console) -> None:
         show(console, from_run(newest.folder))
 
 
-def baseline_for(store: Store, config: Config, current: Evaluation, against: str | None) -> Evaluation | None:
-    """What a result is compared with: `against`, else the first configured baseline that is there (of a drafter's runs
-    the one that matches best), else the newest pin that is no run of another training. A quick result stands beside the
-    quick part of a full one; nothing stands beside itself.
+@dataclass(frozen=True)
+class Chosen:
+    """What stands beside a result. `passed`: the baselines before it in the config, which are not comparable."""
+
+    previous: Evaluation | None = None
+    passed: tuple[str, ...] = ()
+
+
+def baseline_for(console: Console, current: Evaluation) -> Chosen:
+    """What a result is compared with: what was asked for, else the first configured baseline that it can be compared
+    with (of a drafter's runs the one that matches best), else the first that is there, else the newest pin that is no
+    run of another training. A quick result stands beside the quick part of a full one; nothing stands beside itself.
 
     Raises ResultError when a baseline can't be read."""
+    store, against = console.store, console.against
     if against:
+        if waits(console, against):
+            return Chosen()
         asked = baselines.resolve(store, against, current)
-        return matching(current, asked) if asked.sha256 != current.sha256 else None
+        return Chosen(matching(current, asked) if asked.sha256 != current.sha256 else None)
     pins = store.pins.entries()
-    for item in config.baselines:
+    there: list[Evaluation] = []
+    for item in console.config.baselines:
         found = store.pins.load(item.name) if item.name in pins else None
         if item.drafter and found is None:
             found = baselines.beside(store, item.name, current)
-        if found is not None and found.sha256 != current.sha256:
-            return matching(current, found)
-    configured = {item.name for item in config.baselines}
+        if found is None or found.sha256 == current.sha256:
+            continue
+        found = matching(current, found)
+        if compare(current, found).verdict != "not comparable":
+            return Chosen(found, tuple(passed.name for passed in there))
+        there.append(found)
+    if there:
+        return Chosen(there[0])
+    configured = {item.name for item in console.config.baselines}
     for name in sorted(pins.keys() - configured, key=lambda name: pins[name].pinned_at, reverse=True):
         if pins[name].sha256 != current.sha256:
             pinned = store.pins.load(name)
             if not _of_another_training(pinned, current):
-                return matching(current, pinned)
-    return None
+                return Chosen(matching(current, pinned))
+    return Chosen()
 
 
 def _of_another_training(pinned: Evaluation, current: Evaluation) -> bool:
@@ -88,10 +107,16 @@ def _of_another_training(pinned: Evaluation, current: Evaluation) -> bool:
 def baseline_or_notice(console: Console, current: Evaluation) -> Evaluation | None:
     """`baseline_for`, with a notice instead of the error of a baseline that nobody asked for just now."""
     try:
-        return baseline_for(console.store, console.config, current, console.against)
+        chosen = baseline_for(console, current)
     except ResultError as error:
         console.emit(happened.Noticed("warn", f"no comparison: {error}"))
         return None
+    if chosen.passed and chosen.previous is not None:
+        name = chosen.previous.name
+        sentence = f"compared with {name}: with {', '.join(chosen.passed)} {current.name} is not comparable"
+        if all(notice.sentence != sentence for notice in console.state.notices):
+            console.emit(happened.Noticed("info", sentence))
+    return chosen.previous
 
 
 def matching(current: Evaluation, previous: Evaluation) -> Evaluation:
