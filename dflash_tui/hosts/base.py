@@ -43,6 +43,11 @@ class KeyOffer:
         return f"{self.entry} {self.key_type} {self.data}"
 
     @property
+    def asked(self) -> str:
+        """The machine whose key it is: a jump, else the host."""
+        return self.via or self.name
+
+    @property
     def shown(self) -> str:
         """The host in a sentence; a jump with the host that it is on the way to."""
         return f"{self.via}, on the way to {self.name}" if self.via else self.name

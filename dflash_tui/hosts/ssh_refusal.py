@@ -123,10 +123,12 @@ def ssh_command(address: SshAddress) -> str:
 
 def _unknown(offer: KeyOffer) -> str:
     trust = shlex.join(["dflash-tui", "trust", offer.name, "--fingerprint", offer.fingerprint])
-    shown = f"the host's key is not in known_hosts; it offered {offer.key_type} {offer.fingerprint}"
+    whose = f"the key of {offer.via}, which is on the way," if offer.via else "the host's key"
+    shown = f"{whose} is not in known_hosts; it offered {offer.key_type} {offer.fingerprint}"
     if not offer.file:
-        return f"{shown}. Compare it with the host's own, then name a UserKnownHostsFile that holds: {offer.line}"
-    return f"{shown}: run `{trust}` once `{own_fingerprint(offer.key_type)}` on the host has printed the same"
+        return f"{shown}. Compare it with that machine's own, then name a UserKnownHostsFile that holds: {offer.line}"
+    where = offer.via or "the host"
+    return f"{shown}: run `{trust}` once `{own_fingerprint(offer.key_type)}` on {where} has printed the same"
 
 
 def own_fingerprint(key_type: str) -> str:

@@ -150,14 +150,20 @@ def fitting(parts: Iterable[Line | None], width: int, gap: str = "  ") -> Line:
 
 
 def wrapped(content: Line, width: int, indent: int = 0) -> list[Line]:
-    """The line over as many lines as it needs, broken at spaces; later ones are indented. Long words are broken."""
+    """The line over as many lines as it needs, broken at spaces; later ones are indented. Words that are longer than a
+    line are broken, where their role changes first."""
     if width <= indent:
         return [cut(content, width)]
     lines: list[Line] = []
     pieces: list[tuple[str, Role]] = []
     room = width
-    for text, role in content:
-        for word in _words(text):
+    for whole in _words(content):
+        size = sum(cell_len(text) for text, _ in whole)
+        if room < size <= width - indent and pieces and whole[0][0].strip():
+            lines.append(_trimmed(pieces))
+            pieces = [(" " * indent, "")] if indent else []
+            room = width - indent
+        for word, role in whole:
             size = cell_len(word)
             if size > room and pieces and word.strip():
                 lines.append(_trimmed(pieces))
@@ -202,13 +208,20 @@ def _first_cells(text: str, room: int) -> str:
     return "" if room <= 0 else set_cell_size(text, room).rstrip(" ") if cell_len(text) > room else text
 
 
-def _words(text: str) -> Iterator[str]:
-    """Words and the single runs of spaces between them."""
-    start = 0
-    for index in range(1, len(text) + 1):
-        if index == len(text) or (text[index] == " ") != (text[index - 1] == " "):
-            yield text[start:index]
-            start = index
+def _words(content: Line) -> Iterator[list[tuple[str, Role]]]:
+    """Words and the runs of spaces between them; a word of several roles has several pieces."""
+    word: list[tuple[str, Role]] = []
+    for text, role in content:
+        start = 0
+        for index in range(1, len(text) + 1):
+            if index == len(text) or (text[index] == " ") != (text[index - 1] == " "):
+                if word and (word[-1][0][-1] == " ") != (text[start] == " "):
+                    yield word
+                    word = []
+                word.append((text[start:index], role))
+                start = index
+    if word:
+        yield word
 
 
 def _trimmed(pieces: list[tuple[str, Role]]) -> Line:

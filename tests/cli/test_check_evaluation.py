@@ -57,8 +57,9 @@ def test_a_python_without_torch(world: Desk) -> None:
     python = stand_in(world, "bare", f'exec {sys.executable} -I -S "$@"')
     found = check(world, world.other_config("bare.toml", evaluation={"python": python}))
     sentence = found.only("evaluation", "torch")
-    assert "has no torch, expected one: install it with `" in sentence
-    assert "pip install torch" in sentence
+    assert f"{python} (Python " in sentence
+    assert f"has no torch, expected one: install it with `{python} -m pip install torch" in sentence
+    assert found.sentence("evaluation", "python").startswith(f"ct129: {python} is Python 3.")
     assert ("evaluation", "target") in found.places("ok")
 
 

@@ -157,6 +157,9 @@ def test_a_jump_and_the_host_behind_it_can_be_trusted_together(stranger: Desk) -
     ssh = stranger.home / ".ssh" / "config"
     ssh.write_text(ssh.read_text().replace("Host ct129\n", "Host ct129\n  ProxyJump pve1\n"))
     keys = [_fingerprint(server.folder) for server in (stranger.pve, stranger.ct129)]
+    jump = stranger.run("trust", "ct129").failed(1)
+    assert "the key of pve1, which is on the way, is not in known_hosts" in jump
+    assert "_key.pub` on pve1 has printed the same" in jump
     only_the_jump = stranger.run("trust", "ct129", "--fingerprint", keys[0]).failed(1)
     assert keys[1] in only_the_jump
     added = stranger.json("trust", "ct129", "--fingerprint", keys[0], "--fingerprint", keys[1])

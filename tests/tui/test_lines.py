@@ -63,6 +63,15 @@ def test_a_gap_at_the_edge_breaks_the_line_there() -> None:
     assert [each.plain for each in wrapped(line("abc   def"), 4)] == ["abc", "def"]
 
 
+@given(st.lists(st.text("abc", min_size=1, max_size=6), min_size=1, max_size=8), st.integers(10, 40), st.data())
+def test_a_word_of_several_roles_is_not_broken(words: list[str], width: int, data: st.DataObject) -> None:
+    text = " ".join(words)
+    at = data.draw(st.integers(0, len(text)))
+    parted = wrapped(line((text[:at], "key"), (text[at:], "muted")), width, 2)
+    assert [each.plain for each in parted] == [each.plain for each in wrapped(line(text), width, 2)]
+    assert " ".join(each.plain for each in parted).split() == words
+
+
 def test_parts_that_do_not_fit_whole_are_left_out_not_clipped() -> None:
     parts = [line("loss 2.0065"), line("ETA 6 h 36"), line("lr 2.9e-4")]
     assert fitting(parts, 24).plain == "loss 2.0065  ETA 6 h 36"

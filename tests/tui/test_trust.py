@@ -65,7 +65,8 @@ def test_the_question_says_everything_at_any_width(offer: KeyOffer, width: int) 
     for part in (offer.via or offer.name, offer.address, offer.key_type, FINGERPRINT, offer.file):
         assert part in text
     assert ("ecdsa" if offer is JUMP else "ed25519") + "_key.pub" in text
-    assert ("onthewaytopve1" in text) is (offer is JUMP)
+    assert ("gate.example.orgonthewaytopve1" in text) is (offer is JUMP)
+    assert f"printson{offer.asked}itself" in text
 
 
 def test_groups_of_a_fingerprint_leave_no_gap() -> None:

@@ -75,9 +75,9 @@ def described(offer: KeyOffer) -> tuple[str, ...]:
     return (
         f"{offer.shown} ({offer.address}) is not known yet. It shows this key:",
         f"  {offer.key_type}  {offer.fingerprint}",
-        f"Compare it with what this prints on the host: {own_fingerprint(offer.key_type)}",
+        f"Compare it with what this prints on {offer.asked}: {own_fingerprint(offer.key_type)}",
     )
 
 
 def _key(offer: KeyOffer) -> TrustedKey:
-    return TrustedKey(offer.via or offer.name, offer.entry, offer.key_type, offer.fingerprint, offer.file)
+    return TrustedKey(offer.asked, offer.entry, offer.key_type, offer.fingerprint, offer.file)

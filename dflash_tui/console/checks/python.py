@@ -55,22 +55,23 @@ async def look(console: Console) -> Items:
     shown = ".".join(map(str, number))
     if number[:2] < OLDEST:
         return [GROUP.fail("python", f"{host.name}: {python} is Python {shown} ({executable}), {WANTED}")]
-    items = [GROUP.ok("python", f"{host.name}: {executable} is Python {shown}")]
+    itself = f" ({executable})" if executable != python else ""
+    items = [GROUP.ok("python", f"{host.name}: {python} is Python {shown}{itself}")]
     try:
         found = _packages(await host.run([python, "-c", _PACKAGES], check=False, timeout=IMPORT_SECONDS))
     except HostError as error:
         return [*items, GROUP.fail("torch", f"{error}; expected torch to be imported")]
-    return [*items, *_judged(host.name, executable, shown, found)]
+    return [*items, *_judged(host.name, python, shown, found)]
 
 
-def _judged(host: str, executable: str, version: str, found: dict[str, Any]) -> Items:
-    install = shlex.join([executable, "-m", "pip", "install"])
+def _judged(host: str, python: str, version: str, found: dict[str, Any]) -> Items:
+    install = shlex.join([python, "-m", "pip", "install"])
     broken = str(found.get("broken", "it said nothing"))
     if not found.get("torch"):
         return [
             GROUP.fail(
                 "torch",
-                f"{host}: {executable} (Python {version}) has no torch, expected one: install it with "
+                f"{host}: {python} (Python {version}) has no torch, expected one: install it with "
                 f"`{install} torch --index-url https://download.pytorch.org/whl/cpu`, or set evaluation.python to a "
                 "Python that has it",
             )
@@ -79,7 +80,7 @@ def _judged(host: str, executable: str, version: str, found: dict[str, Any]) -> 
         return [
             GROUP.fail(
                 "torch",
-                f"{host}: torch {found['torch']} can't be imported by {executable} ({broken}); install it anew, or set "
+                f"{host}: torch {found['torch']} can't be imported by {python} ({broken}); install it anew, or set "
                 "evaluation.python to a Python whose torch works",
             )
         ]
@@ -89,7 +90,7 @@ def _judged(host: str, executable: str, version: str, found: dict[str, Any]) -> 
         items.append(
             GROUP.warn(
                 "capture",
-                f"{host}: {executable} lacks {' and '.join(lacking)}, which only `dflash-tui capture` may need: "
+                f"{host}: {python} lacks {' and '.join(lacking)}, which only `dflash-tui capture` may need: "
                 f"`{install} {' '.join(lacking)}`",
             )
         )

@@ -71,9 +71,9 @@ class TrustKey(ModalScreen[bool]):
 
 def question_lines(offer: KeyOffer, width: int) -> list[Line]:
     """The whole question at that width."""
-    way = f", on the way to {offer.name}" if offer.via else ""
+    way = f" on the way to {offer.name}" if offer.via else ""
     rows: list[tuple[str, Line]] = [
-        ("host", line((f" {offer.via or offer.name} ", "host"), way)),
+        ("host", line((f" {offer.asked} ", "host"), way)),
         ("address", line(offer.address)),
         ("key type", line(offer.key_type)),
         ("fingerprint", line(*grouped(offer.fingerprint))),
@@ -83,7 +83,7 @@ def question_lines(offer: KeyOffer, width: int) -> list[Line]:
     for label, value in rows:
         lines += wrapped(line((f"{label:<{LABEL}}", "muted"), value), width, LABEL)
     lines.append(line())
-    lines += wrapped(line("Compare it with what this prints on the host itself:"), width)
+    lines += wrapped(line("Compare it with what this prints on ", (offer.asked, "strong"), " itself:"), width)
     lines += wrapped(line((own_fingerprint(offer.key_type), "accent")), width, 2)
     lines.append(line())
     then = line("Yes adds it to ", (offer.file, "strong"), "; no leaves the host alone in this session.")
