@@ -9,6 +9,7 @@ from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
 from dflash_tui.records.leftovers import Kept, Leftover
 from dflash_tui.records.result import Evaluation, Score
+from dflash_tui.results.caveats import voided
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,9 @@ class PromptEntry:
 @dataclass(frozen=True)
 class Entry:
     """A result. `prompts` were evaluated, of `prompts_asked`; `streak` are pooled means over `blocks`, `tau` is
-    streak.top1 + 1; `ddtree` maps a node budget to accepted drafts (no bonus)."""
+    streak.top1 + 1; `ddtree` maps a node budget to accepted drafts (no bonus). Where one of its caveats is
+    a `void` of the whole result (without scope), no value is given: `streak`, `ddtree`, `per_prompt` are empty, `tau`
+    is null."""
 
     name: str
     run_id: str | None
@@ -37,7 +40,7 @@ class Entry:
     created_at: str | None
     weights_id: str | None
     streak: dict[str, float]
-    tau: float
+    tau: float | None
     ddtree: dict[str, float]
     blocks: int
     prompts: int | None
@@ -140,7 +143,8 @@ class CleanAnswer:
 class RunLine:
     """A run kept on this workstation. `state`: finished, failed, stopped, lost, running (no end known here), or damaged
     (its records can't be read). `baseline`: the configured baseline drafter that it is a run of, else empty; `training`
-    is empty for a drafter of no watched training."""
+    is empty for a drafter of no watched training. `void`: the codes of caveats for which no value is given (`streak` is
+    empty then)."""
 
     run_id: str
     state: str
@@ -152,6 +156,7 @@ class RunLine:
     streak: dict[str, float]
     blocks: int
     baseline: str = ""
+    void: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,16 @@ class ImportAnswer:
     sha256: str
     path: str
     result: Entry
+
+
+@dataclass(frozen=True)
+class UnpinAnswer:
+    """``pin --remove``: the name that means nothing any more. `path` still keeps what it meant; `result` is null."""
+
+    name: str
+    sha256: str
+    path: str
+    result: None
 
 
 @dataclass(frozen=True)
@@ -309,6 +324,7 @@ class Key:
 
 def entry(evaluation: Evaluation, caveats: tuple[Finding, ...]) -> Entry:
     """A result as the commands print it."""
+    void = bool(voided(evaluation))
     return Entry(
         name=evaluation.name,
         run_id=evaluation.name if evaluation.origin == "run" else None,
@@ -321,13 +337,13 @@ def entry(evaluation: Evaluation, caveats: tuple[Finding, ...]) -> Entry:
         anchors=evaluation.anchors,
         created_at=evaluation.created_at,
         weights_id=evaluation.weights_id,
-        streak=evaluation.pooled.streak,
-        tau=evaluation.pooled.tau,
-        ddtree=evaluation.pooled.ddtree,
+        streak={} if void else evaluation.pooled.streak,
+        tau=None if void else evaluation.pooled.tau,
+        ddtree={} if void else evaluation.pooled.ddtree,
         blocks=evaluation.pooled.blocks,
         prompts=evaluation.prompt_count,
         prompts_asked=evaluation.prompts_asked_count,
-        per_prompt={prompt: _prompt(score) for prompt, score in evaluation.per_prompt.items()},
+        per_prompt={prompt: _prompt(score) for prompt, score in evaluation.per_prompt.items() if not void},
         caveats=caveats,
     )
 

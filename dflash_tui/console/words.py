@@ -18,6 +18,7 @@ from dflash_tui.results.figures import signed
 GLYPHS = {"void": "⊘", "block": "✖", "warn": "▲", "note": "●"}
 NAMES = {"top1": "vanilla top-1", "top4": "DDTree top-4", "top8": "DDTree top-8"}
 TREE_BUDGET = "64"
+VOID = "void"  # in the place of a value that can't be believed
 
 
 def as_json(answer: Any, encoding: str = "utf-8") -> str:
@@ -80,6 +81,8 @@ def _lines(answer: Any) -> Iterable[str]:
             return answer.lines
         case answers.ImportAnswer():
             return [f"pinned as {answer.name}: {answer.path}", *_entry(answer.result)]
+        case answers.UnpinAnswer():
+            return [f"{answer.name} is no pin any more; what it kept stays in {answer.path}"]
         case answers.Compared():
             return _compared(answer)
         case answers.ReportAnswer():
@@ -152,7 +155,9 @@ def _entry(entry: answers.Entry) -> Iterable[str]:
     if entry.run_dir:
         yield f"  in {entry.run_dir}"
     for metric in METRICS:
-        if metric in entry.streak:
+        if entry.tau is None:
+            yield f"  {NAMES[metric]:15} {VOID:>7}"
+        elif metric in entry.streak:
             yield _value(NAMES[metric], entry.streak[metric])
     if TREE_BUDGET in entry.ddtree:
         yield _value(f"DDTree b={TREE_BUDGET}", entry.ddtree[TREE_BUDGET])
@@ -196,11 +201,16 @@ def _delta(value: float | None) -> str:
 def _compared(answer: answers.Compared) -> Iterable[str]:
     yield f"{answer.current.name} against {answer.previous.name}"
     for row in answer.rows:
-        cells = "  ".join("      —" if value is None else f"{value:7.3f}" for value in (row.current, row.previous))
+        sides = ((row.current, answer.current), (row.previous, answer.previous))
+        cells = "  ".join(_cell(value, side) for value, side in sides)
         yield f"  {NAMES.get(row.metric, row.metric):15} {cells}  {_delta(row.delta)}"
     yield from _between(answer.blocks, answer.current.blocks, answer.previous.blocks)
     yield f"verdict: {answer.verdict}" + (f" ({'; '.join(answer.why)})" if answer.why else "")
     yield from _findings(answer.caveats)
+
+
+def _cell(value: float | None, of: answers.Entry) -> str:
+    return f"{VOID if of.tau is None else '—':>7}" if value is None else f"{value:7.3f}"
 
 
 def _between(blocks: tuple[int, int] | None, *shown: int) -> Iterable[str]:
@@ -220,9 +230,14 @@ def _cleaned(answer: answers.CleanAnswer) -> Iterable[str]:
 
 
 def _runs(answer: answers.Runs) -> Iterable[str]:
+    widest = max((len(plain(run.run_id)) for run in answer.runs), default=0)
+    digits = max((len(f"{run.blocks:,}") for run in answer.runs), default=0)
     for run in answer.runs:
-        streak = f"top-1 {run.streak['top1']:6.3f}" if "top1" in run.streak else " " * 12
-        yield f"{run.run_id}  {run.state:9} {streak}  {counted(run.blocks, 'block')}"
+        value = f"{VOID:>6}" if run.void else f"{run.streak['top1']:6.3f}" if "top1" in run.streak else ""
+        streak = f"top-1 {value}" if value else " " * 12
+        noun = "block " if run.blocks == 1 else "blocks"
+        mark = f"  {GLYPHS['void']} {', '.join(run.void)}" if run.void else ""
+        yield f"{plain(run.run_id):{widest}}  {run.state:8}  {streak}  {run.blocks:{digits},} {noun}{mark}"
     if any(run.state == "running" for run in answer.runs):
         yield "running: no end is known here; dflash-tui show RUN asks its host"
     for pin in answer.pins:
@@ -295,4 +310,6 @@ def _demo(answer: answers.DemoAnswer) -> Iterable[str]:
 
 
 def _figures(entry: answers.Entry) -> str:
-    return f"{entry.blocks:6}  " + "  ".join(f"{entry.streak[metric]:6.3f}" for metric in METRICS)
+    return f"{entry.blocks:6}  " + "  ".join(
+        f"{VOID:>6}" if entry.tau is None else f"{entry.streak[metric]:6.3f}" for metric in METRICS
+    )

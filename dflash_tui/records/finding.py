@@ -27,7 +27,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class MetricComparison:
-    """One row: a metric of both sides. `delta` is None when withheld (n/c) or when a side has no value.
+    """One row: a metric of both sides. `delta` is None when withheld (n/c) or when a side has no value, which is so
+    too where its result is void.
     `interval` is the 95 % Student-t interval over prompt means of the current value, (low, high), None under 2 prompts.
     `delta_interval` likewise for the paired difference."""
 

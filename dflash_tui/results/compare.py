@@ -7,7 +7,7 @@ from dataclasses import replace
 from dflash_tui.records.finding import Comparison, Finding, MetricComparison, Verdict
 from dflash_tui.records.result import METRICS, Evaluation
 from dflash_tui.results import evidence
-from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, merged, withholds
+from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, merged, voided, withholds
 from dflash_tui.results.caveats.small_n import ENOUGH
 from dflash_tui.results.common import on_prompts
 from dflash_tui.results.figures import SHORT, bounds, signed
@@ -22,13 +22,15 @@ def compare(current: Evaluation, previous: Evaluation) -> Comparison:
     """`current` against `previous`; every delta is current − previous.
 
     Deltas are withheld (None) and the verdict is "not comparable" while a block-level caveat, or a void one of a whole
-    result, is open. Prompts with a void of their own are struck from both means. Never raises for any two evaluations.
+    result, is open; a void result's own values are withheld too. Prompts with a void of their own are struck from both
+    means. Never raises for any two evaluations.
     """
     mine, other = struck(current), struck(previous)
     caveats = merged((*caveats_of_comparison(mine, other), *_own_voids(current), *_own_voids(previous)))
     reasons = tuple(finding.sentence for finding in caveats if withholds(finding))
     pairing = pair(mine, other)
-    rows = tuple(_row(metric, mine, other, None if reasons else pairing) for metric in METRICS)
+    believed = not voided(mine), not voided(other)
+    rows = tuple(_row(metric, mine, other, None if reasons else pairing, believed) for metric in METRICS)
     verdict: Verdict
     why: tuple[str, ...]
     if reasons:
@@ -94,13 +96,15 @@ def _own_voids(evaluation: Evaluation) -> tuple[Finding, ...]:
     return tuple(finding for finding in caveats_of(evaluation) if finding.severity == "void")
 
 
-def _row(metric: str, current: Evaluation, previous: Evaluation, pairing: Pairing | None) -> MetricComparison:
+def _row(
+    metric: str, current: Evaluation, previous: Evaluation, pairing: Pairing | None, believed: tuple[bool, bool]
+) -> MetricComparison:
     return MetricComparison(
         metric=metric,
-        current=current.pooled.streak.get(metric),
-        previous=previous.pooled.streak.get(metric),
+        current=current.pooled.streak.get(metric) if believed[0] else None,
+        previous=previous.pooled.streak.get(metric) if believed[1] else None,
         delta=pairing.deltas[metric] if pairing is not None else None,
-        interval=spread(current, streak_of(metric)),
+        interval=spread(current, streak_of(metric)) if believed[0] else None,
         delta_interval=pairing.interval(metric) if pairing is not None else None,
     )
 

@@ -24,7 +24,7 @@ class UnknownReference(ResultError):
 
 
 class PinRefused(ResultError):
-    """A pin can't be made: its name is taken by other content, or is no name."""
+    """A pin can't be made: its name is taken by other content, or is no name, or the result is void."""
 
 
 class PinDamaged(ResultError):

@@ -22,6 +22,7 @@ from pathlib import Path
 from dflash_tui.records.codec import RecordError, dumps, loads
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.result import Evaluation
+from dflash_tui.results.caveats import voided
 from dflash_tui.results.errors import PinDamaged, PinRefused, ResultDamaged, ResultError, UnknownReference
 from dflash_tui.results.evaluation import digest, record_files
 from dflash_tui.results.importers import import_file
@@ -78,7 +79,8 @@ class Pins:
         """Keep the result at `source` (a run folder, or a result file) under `name`.
 
         Pinning the same content again under its name changes nothing. Raises PinRefused when the name has other
-        content and `replace` is false, or is no name; what `import_file` raises when `source` is no result.
+        content and `replace` is false, or is no name, and when the result is void; what `import_file` raises when
+        `source` is no result.
         """
         if not _NAME.fullmatch(name):
             raise PinRefused(
@@ -86,6 +88,11 @@ class Pins:
             )
         source = source.absolute()
         evaluation = import_file(source, name)
+        if void := voided(evaluation):
+            raise PinRefused(
+                f"{evaluation.path}: is void ({void[0].code}: {void[0].sentence}) A pin is what results are compared "
+                "with; evaluate it again and pin that"
+            )
         ended = any((Path(evaluation.path) / name).exists() for name in ("results.json", "external.json"))
         if evaluation.origin == "run" and not ended:
             raise PinRefused(f"{evaluation.path}: has no results.json, so it has not finished; pin it when it has")

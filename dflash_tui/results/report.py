@@ -9,7 +9,7 @@ from typing import Any
 from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.result import METRICS, Evaluation, Score
 from dflash_tui.results import evidence
-from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, caveats_of_others, merged
+from dflash_tui.results.caveats import caveats_of, caveats_of_comparison, caveats_of_others, merged, voided
 from dflash_tui.results.compare import compare
 from dflash_tui.results.figures import bounds, signed
 from dflash_tui.results.markdown import code, plain, table
@@ -17,6 +17,7 @@ from dflash_tui.results.spread import level, spread, streak_of
 
 LABELS = {"top1": "vanilla top-1 streak", "top4": "DDTree top-4 streak", "top8": "DDTree top-8 streak"}
 TREE_BUDGET = "64"
+VOID = "void"  # in the place of a value that can't be believed
 GLYPHS = {"void": "✖", "block": "■", "warn": "▲", "note": "●"}
 
 
@@ -123,12 +124,17 @@ def _measured(evaluation: Evaluation) -> str:
 def _values(current: Evaluation, others: Sequence[Evaluation], previous: Evaluation | None) -> list[str]:
     shown = sorted((current, *others), key=lambda evaluation: evaluation.pooled.blocks)
     header, sizes = ["", *_columns(current, shown, previous)], _block_sizes(current, *others, previous)
-    scores = [evaluation.pooled for evaluation in (*shown, previous) if evaluation is not None]
-    rows = [[label, *(_figure(score.streak.get(metric)) for score in scores)] for metric, label in LABELS.items()]
-    rows.append(["τ = streak + 1", *(_taus(score) for score in scores)])
-    trees = [score.ddtree.get(TREE_BUDGET) for score in scores]
+    columns = [evaluation for evaluation in (*shown, previous) if evaluation is not None]
+    scores = [None if voided(evaluation) else evaluation.pooled for evaluation in columns]
+    rows = [
+        [label, *(VOID if score is None else _figure(score.streak.get(metric)) for score in scores)]
+        for metric, label in LABELS.items()
+    ]
+    rows.append(["τ = streak + 1", *(VOID if score is None else _taus(score) for score in scores)])
+    trees = [evaluation.pooled.ddtree.get(TREE_BUDGET) for evaluation in columns]
     if any(tree is not None for tree in trees):
-        rows.append([f"DDTree b={TREE_BUDGET}", *map(_figure, trees)])
+        shown_trees = [VOID if score is None else _figure(tree) for score, tree in zip(scores, trees, strict=True)]
+        rows.append([f"DDTree b={TREE_BUDGET}", *shown_trees])
     lines = ["## Result", "", *table(header, rows), ""]
     if len(sizes) > 1:
         lines += [
@@ -189,6 +195,8 @@ def _taus(score: Score) -> str:
 
 
 def _intervals(evaluation: Evaluation) -> list[str]:
+    if voided(evaluation):
+        return []
     prompts = evidence.measured_count(evaluation) or 0
     parts = []
     for metric, label in LABELS.items():
@@ -207,6 +215,8 @@ def _intervals(evaluation: Evaluation) -> list[str]:
 def _per_prompt(current: Evaluation) -> list[str]:
     if not current.per_prompt:
         return ["## Per prompt", "", "This result keeps no per-prompt values."]
+    if voided(current):
+        return ["## Per prompt", "", "No value of this result can be believed: see its caveats."]
     tree = any(TREE_BUDGET in score.ddtree for score in current.per_prompt.values())
     header = ["prompt", "blocks", "top-1", "top-4", "top-8"] + ([f"DDTree b={TREE_BUDGET}"] if tree else [])
     rows = []

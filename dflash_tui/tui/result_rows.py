@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import SEVERITIES, Comparison, Finding, Severity
 from dflash_tui.records.result import BUDGETS, METRICS, Evaluation, Score
+from dflash_tui.results.caveats import voided
 from dflash_tui.results.figures import signed
 from dflash_tui.results.spread import Figure, level, spread, streak_of
 from dflash_tui.tui import formats
@@ -45,19 +46,21 @@ def metric_rows(pane: ResultsPane, everything: bool = False) -> list[MetricRow]:
         row for row in rows if not row.label.startswith("DDTree b") or {row.current, row.previous} != {formats.ABSENT}
     ]
     if everything and pane.current.pooled.full_block_rate is not None:
-        rows.append(MetricRow("full blocks", _share(pane.current, is_void(pane)), "", _share(pane.previous), "", ""))
+        other = _share(pane.previous, pane.previous is not None and bool(voided(pane.previous)))
+        rows.append(MetricRow("full blocks", _share(pane.current, is_void(pane)), "", other, "", ""))
     return rows
 
 
 def _row(pane: ResultsPane, label: str, of: Figure, metric: str | None) -> MetricRow:
     current, previous, void = pane.current, pane.previous, is_void(pane)
+    other_void = previous is not None and bool(voided(previous))
     one = of(current.pooled) if current is not None else None
     other = of(previous.pooled) if previous is not None else None
     delta, role = _delta(pane, metric, one, other)
     # Of the value beside it: the shown result's, which may be another than the compared part of it.
     within = "" if void or current is None else _within(current, of)
     marked = bool(delta) and delta != WORDS["block"] and _other_blocks(pane)
-    return MetricRow(label, _shown(one, void), within, _shown(other), delta, role, marked)
+    return MetricRow(label, _shown(one, void), within, _shown(other, other_void), delta, role, marked)
 
 
 def _within(current: Evaluation, of: Figure) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS, Score
+from dflash_tui.results.caveats import voided
 from dflash_tui.results.figures import signed
 from dflash_tui.tui import formats
 from dflash_tui.tui.actions import BY_ID
@@ -142,6 +143,7 @@ def _prompts(pane: ResultsPane, width: int) -> list[_Item]:
     head = f"  {'prompt':<{name}}{'blocks':>8}{'top-1':>9}{'top-4':>9}{'top-8':>9}{'τ':>9}"
     head += f"{'prev top-1':>13}{'top-4':>9}{'top-8':>9}" if both else f"{'b=64':>9}" if width >= name + 55 else ""
     items = [_Item(rule(width, "per prompt")), _Item(line((head, "muted")))]
+    other_void = pane.previous is not None and bool(voided(pane.previous))
     for prompt, mine, other in rows:
         void = is_void(pane, prompt)
         mark = line((GLYPHS["void"], "void"), " ") if void else line("  ")
@@ -153,9 +155,15 @@ def _prompts(pane: ResultsPane, width: int) -> list[_Item]:
         cells += column("void" if void and mine else formats.streak(mine.tau if mine else None), 9, right=True)
         if both:
             for index, metric in enumerate(METRICS):
-                cells += column(_streak(other, metric), 13 if index == 0 else 9, "muted", right=True)
+                cells += column(
+                    "void" if other_void and other else _streak(other, metric),
+                    13 if index == 0 else 9,
+                    "muted",
+                    right=True,
+                )
         elif width >= name + 55:
-            cells += column(formats.streak(mine.ddtree.get("64") if mine else None), 9, right=True)
+            tree = formats.streak(mine.ddtree.get("64") if mine else None)
+            cells += column("void" if void and mine else tree, 9, right=True)
         items.append(
             _Item(cells, _about_prompt(prompt, mine, other), "\t".join([prompt, *(_streak(mine, m) for m in METRICS)]))
         )

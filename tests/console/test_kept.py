@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dflash_tui.cli import DONE, FAILED, main
 from dflash_tui.console.acts import kept
 from dflash_tui.console.words import as_text
-from dflash_tui.results.errors import UnknownReference
+from dflash_tui.records.facts import Fact, Source
+from dflash_tui.results.errors import PinRefused, UnknownReference
 from dflash_tui.results.store import Store
 from tests.runs import TEN, drafted, manifest, write_run
 
@@ -38,6 +41,64 @@ def test_a_run_without_an_end_is_not_claimed_to_run(tmp_path: Path) -> None:
     assert "no end is known here" not in as_text(kept.runs(store, NOTHING))
     write_run(tmp_path / "runs" / "left", manifest("left"), (), finished=False)
     assert "running: no end is known here; dflash-tui show RUN asks its host" in as_text(kept.runs(store, NOTHING))
+
+
+def voided(state: Path, name: str) -> Store:
+    """A run whose checkpoint was written to while it was evaluated."""
+    source = Source("ct129", f"/eval/runs/{name}", "checkpoint")
+    facts = [Fact(kind, {"a.pt": {"size": size}}, source, "") for kind, size in (("link.record", 1), ("link.now", 2))]
+    write_run(state / "runs" / name, manifest(name), drafted(TEN), facts=facts)
+    return Store(state)
+
+
+def asked(**options: Any) -> argparse.Namespace:
+    given = {"name": None, "replace": False, "others": [], "against": None, "common": False, **options}
+    return argparse.Namespace(**given)
+
+
+def test_a_void_result_shows_no_value_anywhere(tmp_path: Path) -> None:
+    store = stored(tmp_path, "good")
+    voided(tmp_path, "bad")
+    shown = kept.show(store, asked(result="bad"))
+    assert (shown.result.streak, shown.result.tau, shown.result.ddtree) == ({}, None, {})
+    assert shown.result.per_prompt == {}
+    text = as_text(shown)
+    assert re.search(r"vanilla top-1 +void\n", text)
+    assert "⊘ void LINKED_FILE_CHANGED" in text
+    assert not re.search(r"\d\.\d{2,3}\b", text)
+    report = kept.report(store, asked(result="bad"), None).markdown
+    assert "| vanilla top-1 streak | void |" in report
+    assert not re.search(r"\d\.\d{2,3}\b", report.partition("## Caveats")[0])
+    compared = kept.compare(store, asked(current="good", previous="bad"))
+    assert [row.previous for row in compared.rows] == [None] * 3
+    assert compared.rows[0].current is not None
+    assert re.search(r"vanilla top-1 +\d+\.\d{3} +void +n/c", as_text(compared))
+    turned = kept.compare(store, asked(current="bad", previous="good"))
+    assert (turned.rows[0].current, turned.rows[0].interval) == (None, None)
+
+
+def test_runs_marks_a_void_result_and_names_its_caveat(tmp_path: Path) -> None:
+    stored(tmp_path, "good")
+    answer = kept.runs(voided(tmp_path, "bad"), NOTHING)
+    lines = {run.run_id: run for run in answer.runs}
+    assert (lines["bad"].streak, lines["bad"].void) == ({}, ("LINKED_FILE_CHANGED",))
+    assert (list(lines["good"].streak), lines["good"].void) == (["top1", "top4", "top8"], ())
+    assert re.search(r"bad +finished +top-1 +void +300 blocks  ⊘ LINKED_FILE_CHANGED", as_text(answer))
+
+
+def test_a_void_result_is_no_baseline(tmp_path: Path) -> None:
+    store = voided(tmp_path, "bad")
+    with pytest.raises(PinRefused, match=r"is void \(LINKED_FILE_CHANGED: .* evaluate it again"):
+        kept.pin(store, asked(result="bad"))
+    assert store.pins.entries() == {}
+
+
+def test_the_columns_of_runs_align(tmp_path: Path) -> None:
+    store = stored(tmp_path, "a", "a-much-longer-name")
+    write_run(tmp_path / "runs" / "one", manifest("one"), drafted(TEN[:1], count=1))
+    rows = as_text(kept.runs(store, NOTHING)).splitlines()
+    assert len({row.index("finished") for row in rows}) == 1
+    assert len({row.index(" block") for row in rows}) == 1
 
 
 def test_damaged_pins_hide_no_run(tmp_path: Path) -> None:

@@ -117,9 +117,8 @@ def test_without_per_prompt_values_untestable(current: Evaluation, previous: Eva
         replace(OTHER, anchors="strided"),
         replace(OTHER, block_size=8, horizon=7),
         on(TEN[:3], name="previous"),
-        replace(OTHER, facts=(Fact("weights.id", "c" * 64, Source("", "/run"), ""),)),
     ],
-    ids=["anchors", "horizon", "prompts", "void"],
+    ids=["anchors", "horizon", "prompts"],
 )
 def test_what_is_not_comparable_shows_values_and_no_difference(previous: Evaluation) -> None:
     compared = compare(result(), previous)
@@ -128,6 +127,18 @@ def test_what_is_not_comparable_shows_values_and_no_difference(previous: Evaluat
     assert compared.why
     assert compared.blocks is None
     assert all(row.current is not None and row.previous is not None and row.delta is None for row in compared.rows)
+
+
+@pytest.mark.parametrize("void", ["previous", "current"])
+def test_a_void_result_has_neither_difference_nor_value(void: str) -> None:
+    wrong = replace(OTHER, facts=(Fact("weights.id", "c" * 64, Source("", "/run"), ""),))
+    compared = compare(result(), wrong) if void == "previous" else compare(wrong, result())
+    other = "current" if void == "previous" else "previous"
+    assert compared.verdict == "not comparable"
+    for row in compared.rows:
+        assert (getattr(row, void), row.delta) == (None, None)
+        assert getattr(row, other) is not None
+        assert (row.interval is None) == (void == "current")
     assert all(row.delta_interval is None for row in compared.rows)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.state import State, TrainingPane, fold
+from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.process import ProgressRecord
 from dflash_tui.tui.arrange import MINIMUM, arrange
@@ -155,6 +156,19 @@ def test_a_value_that_can_not_be_believed_is_void_and_raw_only_in_the_detail() -
     assert "3.333" not in text(draw_results(state, View(116, 18)))
     assert "void" in text(draw_results(state, View(116, 18)))
     assert "3.333" in text(draw_results(state, View(116, 36, zoomed=True)))
+
+
+def test_a_void_baseline_shows_no_value_either() -> None:
+    state = story.finished()
+    previous = state.results.previous
+    assert previous is not None
+    source = Source("ct129", "/eval/previous", "checkpoint")
+    facts = tuple(Fact(kind, {"a.pt": {"size": n}}, source, "") for kind, n in (("link.record", 1), ("link.now", 2)))
+    voided = replace(state, results=replace(state.results, previous=replace(previous, facts=facts)))
+    for view in (View(116, 18), View(116, 36, zoomed=True)):
+        shown = text(draw_results(voided, view))
+        assert re.search(r"vanilla top-1 +3.333 .* void ", shown)
+        assert "0.778" not in shown
 
 
 def test_a_void_prompt_voids_its_own_row_only() -> None:

@@ -17,20 +17,21 @@ from dflash_tui.console.answers import (
     RunLine,
     Runs,
     Show,
+    UnpinAnswer,
     entry,
 )
 from dflash_tui.records.codec import RecordError, loads
-from dflash_tui.records.result import Results, Score
-from dflash_tui.results.baselines import resolve
-from dflash_tui.results.caveats import caveats_of
+from dflash_tui.records.result import Evaluation, Results
+from dflash_tui.results.baselines import resolve, runs_of
+from dflash_tui.results.caveats import caveats_of, voided
 from dflash_tui.results.common import on_common_parts
 from dflash_tui.results.compare import compare as set_against
 from dflash_tui.results.errors import ResultError, UnknownReference
-from dflash_tui.results.evaluation import from_run
+from dflash_tui.results.evaluation import facts_of, from_run
 from dflash_tui.results.importers import import_file
 from dflash_tui.results.pins import Pin
 from dflash_tui.results.report import report as markdown
-from dflash_tui.results.store import Store, StoredRun
+from dflash_tui.results.store import Store, StoredRun, listed
 
 
 def runs(store: Store, arguments: argparse.Namespace) -> Runs:
@@ -52,11 +53,12 @@ def show(store: Store, arguments: argparse.Namespace) -> Show:
 
 
 def logs(store: Store, arguments: argparse.Namespace) -> Logs:
-    """The last lines of a run's log as it came home."""
-    run = store.run_called(arguments.result)
+    """The last lines of a run's log as it came home; a baseline drafter's name means its newest run."""
+    run = store.run_called(arguments.result) or next(iter(runs_of(store, arguments.result)), None)
     if run is None:
-        known = ", ".join(run.run_id for run in store.runs()) or "none"
-        raise UnknownReference(f"no run {arguments.result!r}; runs: {known}")
+        name = arguments.result
+        what = f"{name!r} is a pin, which keeps no log" if name in store.pins.entries() else f"no run {name!r}"
+        raise UnknownReference(f"{what}; runs: {listed([run.run_id for run in store.runs()])}")
     path = run.folder / "log.txt"
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
@@ -70,8 +72,10 @@ def import_result(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
     return _pinned(store, arguments.file, arguments.name or arguments.file.stem, arguments.replace)
 
 
-def pin(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
-    """Pin a result as a baseline."""
+def pin(store: Store, arguments: argparse.Namespace) -> ImportAnswer | UnpinAnswer:
+    """Pin a result as a baseline, or forget a pin."""
+    if arguments.remove:
+        return _unpinned(store, arguments.result)
     evaluation = resolve(store, arguments.result)
     return _pinned(store, Path(evaluation.path), arguments.name or default_name(evaluation), arguments.replace)
 
@@ -142,12 +146,22 @@ def _pinned(store: Store, path: Path, name: str, replace: bool) -> ImportAnswer:
     )
 
 
+def _unpinned(store: Store, name: str) -> UnpinAnswer:
+    """What it kept stays where it is: a report may speak of it. Raises UnknownReference."""
+    gone = store.pins.entries().get(name)
+    store.pins.remove(name)
+    assert gone is not None
+    return UnpinAnswer(name, gone.sha256, str(store.pins.folder / gone.sha256), None)
+
+
 def _line(run: StoredRun, problems: list[str]) -> RunLine:
     """`problems` gains a sentence where a record can't be read."""
     manifest, path, error, pooled = run.manifest, run.folder / "results.json", run.error, None
+    void: tuple[str, ...] = ()
     if run.has_results and error is None:
         try:
-            pooled = _pooled(run, path)
+            if (measured := _measured(run, path)) is not None:
+                pooled, void = measured.pooled, tuple(finding.code for finding in voided(measured))
         except OSError as problem:
             error = f"{path}: can't be read ({problem.strerror})"
         except (RecordError, ResultError) as problem:
@@ -165,14 +179,19 @@ def _line(run: StoredRun, problems: list[str]) -> RunLine:
         step=manifest.checkpoint.step,
         preset=manifest.preset,
         block_size=manifest.block_size,
-        streak=pooled.streak if pooled else {},
+        streak=pooled.streak if pooled and not void else {},
         blocks=pooled.blocks if pooled else 0,
         baseline=manifest.baseline,
+        void=void,
     )
 
 
-def _pooled(run: StoredRun, path: Path) -> Score | None:
-    """What a run has measured over all; a script of the user's own that failed has measured nothing."""
-    if run.manifest is None or run.manifest.external is None:
-        return loads(Results, path.read_bytes(), str(path)).pooled
-    return from_run(run.folder).pooled if run.finished else None
+def _measured(run: StoredRun, path: Path) -> Evaluation | None:
+    """What a run has measured over all, and the facts that may void it; a script of the user's own that failed has
+    measured nothing. Of our own runs no block is read: there may be many runs."""
+    manifest = run.manifest
+    if manifest is None or manifest.external is not None:
+        return from_run(run.folder) if run.finished else None
+    pooled, weights = loads(Results, path.read_bytes(), str(path)).pooled, manifest.checkpoint.weights_id
+    facts = facts_of(run.folder, manifest)
+    return Evaluation(run.run_id, "run", str(run.folder), "", pooled, weights_id=weights, facts=facts)
