@@ -95,11 +95,6 @@ def voided(evaluation: Evaluation) -> tuple[Finding, ...]:
     return tuple(finding for finding in caveats_of(evaluation) if finding.severity == "void" and not finding.scope)
 
 
-def voided(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Why no value of a result can be believed: its `void` caveats that are of the whole. Such values are not shown."""
-    return tuple(finding for finding in caveats_of(evaluation) if finding.severity == "void" and not finding.scope)
-
-
 def merged(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Strongest first, then by code; of findings with equal code, severity, values and scope, the first is kept."""
     kept: dict[tuple[str, str, str, str], Finding] = {}
