@@ -89,9 +89,11 @@ def build_parser() -> argparse.ArgumentParser:
     load.add_argument("--as", dest="name", help="name of the pin (default: the file's name)")
     load.add_argument("--replace", action="store_true", help="let the name mean this file from now on")
     pin = command("pin", commands.offline("pin"), "pin a result as a baseline")
-    pin.add_argument("result", metavar="RUN", help="run id or result file")
+    pin.add_argument("result", metavar="RUN", help="run id or result file; with --remove a pin's name")
     pin.add_argument("--as", dest="name", help="name of the pin")
-    pin.add_argument("--replace", action="store_true", help="let the name mean this result from now on")
+    ways = pin.add_mutually_exclusive_group()
+    ways.add_argument("--replace", action="store_true", help="let the name mean this result from now on")
+    ways.add_argument("--remove", action="store_true", help="forget the pin of this name; what it kept stays")
     compare = command(
         "compare", commands.offline("compare"), "compare two results, and say how far that can be believed"
     )

@@ -197,6 +197,8 @@ class Console:
             "capture": partial(capture.capture, self),
             "pin": partial(shown.pin_shown, self),
             "common": partial(shown.toggle_common, self),
+            "compare-with": partial(shown.compare_with, self),
+            "show": partial(shown.show_run, self),
             "stop": partial(stop.stop_shown, self),
             "trust": partial(trust.answer, self),
             "reconnect": self._reconnect,
@@ -268,6 +270,7 @@ class Console:
         await self._job(baselines.refresh(self))
         try:
             shown.show_newest(self)
+            shown.tell_choices(self)
         except TROUBLE as error:  # a damaged result must not hide a run that still works
             self.emit(happened.Noticed("warn", str(error)))
         try:

@@ -146,6 +146,15 @@ class ResultsChanged:
 
 
 @dataclass(frozen=True)
+class ResultsListed:
+    """What a person may choose: `baselines` to compare with (configured ones, then pins), finished `runs` to show,
+    newest first."""
+
+    baselines: tuple[str, ...]
+    runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Noticed:
     """A sentence for the person, outside any panel."""
 
@@ -192,6 +201,7 @@ Event = (
     | EvaluationEnded
     | CaptureEnded
     | ResultsChanged
+    | ResultsListed
     | Noticed
     | KeyAsked
     | KeyAnswered

@@ -141,6 +141,14 @@ class ResultsPane:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """What a person may have compared with (`baselines`) or shown (`runs`, newest first), by name."""
+
+    baselines: tuple[str, ...] = ()
+    runs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class State:
     """Everything a face shows. `queue` are the jobs that wait for their turn on the evaluation host, `now` is POSIX
     seconds of the last tick; `question` is the host key that a person is asked about."""
@@ -150,6 +158,7 @@ class State:
     evaluation: EvaluationPane = EvaluationPane()
     queue: tuple[happened.JobQueued, ...] = ()
     results: ResultsPane = ResultsPane()
+    choices: Choices = Choices()
     hosts: dict[str, HostLine] = field(default_factory=dict)
     notices: tuple[happened.Noticed, ...] = ()
     question: KeyOffer | None = None
@@ -171,6 +180,8 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, transfer=_transfer(state.transfer, event))
         case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins):
             return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins))
+        case happened.ResultsListed(baselines, runs):
+            return replace(state, choices=Choices(baselines, runs))
         case happened.KeyAsked(offer):
             return replace(state, question=offer)
         case happened.KeyAnswered():

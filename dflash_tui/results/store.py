@@ -126,10 +126,10 @@ class Store:
             return from_run(self.state / "runs" / matching[0])
         if matching:
             raise UnknownReference(
-                f"{reference!r} begins {len(matching)} run ids: {_listed(matching)}; write more of one"
+                f"{reference!r} begins {len(matching)} run ids: {listed(matching)}; write more of one"
             )
         raise UnknownReference(
-            f"{reference!r} is no run, pin or file; runs: {_listed(ids)}; pins: {_listed(list(pins))}"
+            f"{reference!r} is no run, pin or file; runs: {listed(ids)}; pins: {listed(list(pins))}"
         )
 
 
@@ -156,7 +156,8 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Names in a sentence: the first few, and how many more there are."""
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return ", ".join(names[:_LISTED]) + more if names else "none"
 

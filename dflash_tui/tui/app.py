@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
@@ -220,7 +220,7 @@ class DflashApp(App[None]):
 
     def _act(self, action: Action) -> None:
         if not action.confirm:
-            self._begin(action)
+            self._begin(action.act, action.options)
             return
         if not self._something_runs():
             self.notify("nothing runs that could be stopped", markup=False)
@@ -232,13 +232,13 @@ class DflashApp(App[None]):
         host = transfer.route[-1] if moving else self.newest.evaluation.host
         kept = "the transfer ends; what it moved is kept" if moving else "the evaluation ends; what it measured is kept"
         question = Confirm(action.confirm, (line(kept),), host)
-        self.push_screen(question, lambda yes: self._begin(action) if yes else None)
+        self.push_screen(question, lambda yes: self._begin(action.act, action.options) if yes else None)
 
-    def _begin(self, action: Action) -> None:
-        if self.session is None or (self.connecting and action.act != "reconnect"):
+    def _begin(self, act: str, options: Mapping[str, Any]) -> None:
+        if self.session is None or (self.connecting and act != "reconnect"):
             self.notify("not connected yet", severity="warning", markup=False)
             return
-        self.session.begin(action.act, **action.options)
+        self.session.begin(act, **options)
 
     def do_zoom(self) -> None:
         """The focused panel full screen, and back."""
@@ -341,6 +341,12 @@ class DflashApp(App[None]):
         for action in ACTIONS:
             if action.palette:
                 yield SystemCommand(action.label, escape(action.description), self._doing(action))
+        for name in self.newest.choices.baselines:
+            what = "Set the shown result against it, and newer ones, until this console closes"
+            yield SystemCommand(f"Compare with {escape(name)}", what, self._beginning("compare-with", name=name))
+        for run_id in self.newest.choices.runs:
+            what = "Show this result in the results panel"
+            yield SystemCommand(f"Show {escape(run_id)}", what, self._beginning("show", run_id=run_id))
         for name in sorted(self.available_themes):
             yield SystemCommand(f"Theme: {name}", "Colours, until the app ends", self._using(name))
 
@@ -349,6 +355,9 @@ class DflashApp(App[None]):
             self.call_later(self.action_do, action.id)
 
         return do
+
+    def _beginning(self, act: str, **options: str) -> Callable[[], None]:
+        return lambda: self._begin(act, options)
 
     def _using(self, name: str) -> Callable[[], None]:
         return lambda: self.use_theme(name)

@@ -7,13 +7,19 @@ import shutil
 import socket
 import subprocess
 import sys
+from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dflash_tui import __version__
+from dflash_tui.console.acts import kept
+from dflash_tui.results.errors import UnknownReference
+from dflash_tui.results.store import Store
 from tests.cli.world import Desk
+from tests.runs import TEN, drafted, manifest, write_run
 from tests.test_readme import documented
 from tests.workstation import STORY
 
@@ -71,6 +77,30 @@ def test_import_pins_a_file_under_its_own_or_a_given_name(world: Desk, apart: Pa
     assert (Path(answer["path"]) / "imported").read_bytes() == PREVIOUS.read_bytes()
     assert world.json("import", PREVIOUS, state=apart)["name"] == "eval_results"
     assert {pin["name"] for pin in world.json("runs", state=apart)["pins"]} == {"before", "eval_results"}
+
+
+def test_a_pin_is_forgotten_by_its_name_and_what_it_kept_stays(world: Desk, apart: Path) -> None:
+    kept = world.json("import", PREVIOUS, "--as", "before", state=apart)
+    answer = world.json("pin", "--remove", "before", state=apart)
+    assert set(answer) == documented()["pin"]
+    assert answer == {**kept, "result": None}
+    assert Path(answer["path"]).is_dir()
+    assert world.json("runs", state=apart)["pins"] == []
+    assert "no pin is called 'before'" in world.run("pin", "--remove", "before", state=apart).failed(1)
+
+
+def test_logs_of_a_baseline_drafter_are_those_of_its_newest_run(tmp_path: Path) -> None:
+    names = [f"run{number:02}" for number in range(15)]
+    for name in names:
+        write_run(tmp_path / "runs" / name, replace(manifest(name), baseline="z-lab"), drafted(TEN[:3]))
+        (tmp_path / "runs" / name / "log.txt").write_text(f"this is {name}\n")
+    store = Store(tmp_path)
+    assert kept.logs(store, Namespace(result="z-lab", lines=5)).lines == ("this is run14",)
+    with pytest.raises(UnknownReference, match=r"no run 'zlab'; runs: run14, .* and 3 more"):
+        kept.logs(store, Namespace(result="zlab", lines=5))
+    store.pins.pin("mine", tmp_path / "runs" / "run00")
+    with pytest.raises(UnknownReference, match="'mine' is a pin, which keeps no log"):
+        kept.logs(store, Namespace(result="mine", lines=5))
 
 
 def test_without_state_and_config_the_user_s_own_folders_are_used(world: Desk) -> None:

@@ -9,6 +9,7 @@ import sys
 import pytest
 from textual.content import Content
 
+from dflash_tui.console import events as happened
 from dflash_tui.tui.actions import ACTIONS, BY_ID, GROUPS, key_table, shown_key
 from dflash_tui.tui.app import MOVES, DflashApp
 from dflash_tui.tui.screens.help import help_lines
@@ -94,6 +95,23 @@ async def test_the_palette_offers_the_registry_and_the_themes() -> None:
     assert offered == {action.label for action in ACTIONS if action.palette} | {
         f"Theme: {name}" for name in ("chalk", "ember", "harbour", "parchment", "plain")
     }
+
+
+async def test_the_palette_offers_each_baseline_to_compare_with_and_each_finished_run_to_show() -> None:
+    console = RecordingConsole(story.finished())
+    console.emit(happened.ResultsListed(("previous", "z-lab"), ("slammed5-step4000-quick-b16-1",)))
+    app = DflashApp(console)
+    async with app.run_test() as pilot:
+        while app.connecting:
+            await pilot.pause()
+        offered = {command.title: command.callback for command in app.get_system_commands(app.screen)}
+        offered["Compare with z-lab"]()
+        offered["Show slammed5-step4000-quick-b16-1"]()
+        assert "Compare with previous" in offered
+    assert console.begun == [
+        ("compare-with", {"name": "z-lab"}),
+        ("show", {"run_id": "slammed5-step4000-quick-b16-1"}),
+    ]
 
 
 async def test_the_palette_shows_a_description_as_it_is_written() -> None:

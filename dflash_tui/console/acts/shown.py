@@ -23,6 +23,8 @@ from dflash_tui.results.store import Store
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
+OFFERED = 20  # finished runs that may be chosen by name
+
 
 def show(console: Console, current: Evaluation) -> None:
     """Show a result beside its baseline; one that is damaged is told, and hides no result."""
@@ -41,6 +43,32 @@ def show(console: Console, current: Evaluation) -> None:
             pins=_pins(console.store),
         )
     )
+    tell_choices(console)
+
+
+def tell_choices(console: Console) -> None:
+    """Tell what may be compared with, and which results may be shown."""
+    names = (*(item.name for item in console.config.baselines), *_pins(console.store))
+    finished = [run.run_id for run in console.store.runs() if run.finished]
+    console.emit(happened.ResultsListed(tuple(dict.fromkeys(names)), tuple(finished[:OFFERED])))
+
+
+async def compare_with(console: Console, *, name: str) -> None:
+    """Set the shown result against a baseline, pin or other result from now on. Raises ConsoleError, ResultError."""
+    current = _shown(console, "compare")
+    if waits(console, name):
+        said = f"{name} is not evaluated yet: the next evaluation does that, and is compared with it"
+    else:
+        baselines.resolve(console.store, name)
+        said = f"results are compared with {name} until this console closes"
+    console.against = name
+    console.emit(happened.Noticed("info", said))
+    show(console, console.store.resolve(current.path))
+
+
+async def show_run(console: Console, *, run_id: str) -> None:
+    """Show the result of an earlier run. Raises ResultError."""
+    show(console, console.store.resolve(run_id))
 
 
 def show_newest(console: Console) -> None:
@@ -140,9 +168,7 @@ def common_or_notice(console: Console, current: Evaluation, previous: Evaluation
 
 async def toggle_common(console: Console) -> None:
     """Compare on the common prompts and the common horizon, or again on everything. Raises ConsoleError."""
-    current = console.state.results.current
-    if current is None:
-        raise ConsoleError("nothing to compare yet; evaluate a checkpoint first (e)")
+    current = _shown(console, "compare")
     console.common = not console.common
     what = "what both measured: common prompts, common horizon" if console.common else "everything that was measured"
     console.emit(happened.Noticed("info", f"results are compared on {what}"))
@@ -151,15 +177,27 @@ async def toggle_common(console: Console) -> None:
 
 async def pin_shown(console: Console, *, name: str = "") -> Pin:
     """Pin the result that is shown and compare against it from now on. Raises ConsoleError, ResultError."""
-    current = console.state.results.current
-    if current is None:
-        raise ConsoleError("nothing to pin yet; evaluate a checkpoint first (e)")
+    current = _shown(console, "pin")
     name = name or default_name(current)
     pin = console.store.pins.pin(name, Path(current.path))
     console.against = name
-    console.emit(happened.Noticed("info", f"pinned {current.name} as {name}; newer results are compared with it"))
+    console.emit(
+        happened.Noticed(
+            "info",
+            f"pinned {current.name} as {name}; results are compared with it until this console closes (for longer: a "
+            f"[[baseline]], or eval --against {name}); back: Compare in the palette (ctrl+p), dflash-tui pin --remove "
+            f"{name}",
+        )
+    )
     show(console, current)
     return pin
+
+
+def _shown(console: Console, purpose: str) -> Evaluation:
+    current = console.state.results.current
+    if current is None:
+        raise ConsoleError(f"nothing to {purpose} yet; evaluate a checkpoint first (e)")
+    return current
 
 
 def _pins(store: Store) -> tuple[str, ...]:
