@@ -21,6 +21,13 @@ class RunEnded(EvaluationError):
     """A run that was started has ended without a result. `state` is failed, stopped or lost."""
 
     def __init__(self, run_id: str, state: RunState, reason: str | None) -> None:
-        super().__init__(f"{run_id}: {state}: {reason or 'no reason was recorded; see its log'}")
+        super().__init__(f"{run_id}: {ending(state, reason)}")
         self.run_id = run_id
         self.state: RunState = state
+
+
+def ending(state: RunState, reason: str | None) -> str:
+    """How a run ended and why; once, where the reason says the state itself ("stopped by SIGTERM")."""
+    if reason and reason.startswith(f"{state} "):
+        return reason
+    return f"{state}: {reason or 'no reason was recorded; see its log'}"

@@ -41,7 +41,8 @@ def failure(store: Store, name: str, current: Evaluation) -> str | None:
             continue
         if run.exit is None or run.finished:
             return None
-        return f"{run.run_id} was {run.exit.state}: {run.exit.error or 'see its log'}"
+        state, why = run.exit.state, run.exit.error or "see its log"
+        return f"{run.run_id} was {why if why.startswith(f'{state} ') else f'{state}: {why}'}"
     return None
 
 

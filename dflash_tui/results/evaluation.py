@@ -15,6 +15,7 @@ from dflash_tui.records.codec import RecordError, loads, to_data
 from dflash_tui.records.external import Journal, Output
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.manifest import MANIFEST_VERSION, CheckpointRef, Manifest
+from dflash_tui.records.process import ExitRecord
 from dflash_tui.records.result import METRICS, Evaluation, Results
 from dflash_tui.results.errors import NothingMeasured, ResultDamaged, ResultError
 
@@ -36,7 +37,7 @@ def from_run(folder: Path) -> Evaluation:
     results = _results(folder, manifest)
     blocks = _blocks(folder / "blocks.jsonl", manifest.block_size - 1, ends_torn=results is None)
     if not blocks and results is None:
-        raise NothingMeasured(f"{folder}: no block was measured yet; see log.txt there")
+        raise NothingMeasured(f"{folder}: {unmeasured(folder, 'no block was measured')}")
     if not blocks:
         raise ResultDamaged(f"{folder / 'blocks.jsonl'}: holds no blocks, results.json beside it does; fetch it again")
     summary = summarise(manifest.run_id, manifest.block_size - 1, blocks)
@@ -87,6 +88,25 @@ def read_manifest(folder: Path) -> Manifest:
             f"{path}: version is {manifest.version}, this dflash-tui reads up to {MANIFEST_VERSION}; update it"
         )
     return manifest
+
+
+def unmeasured(folder: Path, what: str) -> str:
+    """That a run folder holds no values (`what` says so), with how the run has ended, else "yet", and where to look."""
+    path, logged = folder / "exit.json", (folder / "log.txt").exists()
+    ended: ExitRecord | None = None
+    if path.exists():
+        try:
+            ended = loads(ExitRecord, _read(path), str(path))
+        except RecordError as error:
+            raise ResultDamaged(str(error)) from error
+    look = "see log.txt there" if logged else "it has no log here"
+    if ended is None:
+        return f"{what} yet; {look}" if logged else f"{what} yet, its end is not known and {look}"
+    if ended.state == "finished":
+        return f"{what}, though it has finished; {look}"
+    why = ended.error or "no reason was recorded"
+    how = why if why.startswith(f"{ended.state} ") else f"{ended.state}: {why}"
+    return f"{what}; it was {how}; {look}"
 
 
 def quick_of(full: Evaluation) -> Evaluation:

@@ -9,7 +9,7 @@ from dflash_tui.records.external import ExternalRequest, Output
 from dflash_tui.records.manifest import Manifest
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results.errors import NothingMeasured, NotRecognised, ResultDamaged
-from dflash_tui.results.evaluation import checkpoint_name, digest, facts_of, outputs_of
+from dflash_tui.results.evaluation import checkpoint_name, digest, facts_of, outputs_of, unmeasured
 from dflash_tui.results.importers import import_as
 
 
@@ -21,7 +21,7 @@ def from_external(folder: Path, manifest: Manifest) -> Evaluation:
     request, outputs = manifest.external, outputs_of(folder)
     assert request is not None
     if not outputs:
-        raise NothingMeasured(f"{folder}: the script has written no results yet; see log.txt there")
+        raise NothingMeasured(f"{folder}: {unmeasured(folder, 'the script has written no results')}")
     found = _imported(folder, manifest.run_id, request, outputs)
     checkpoint, facts = manifest.checkpoint, facts_of(folder, manifest)
     said = found.block_size is not None

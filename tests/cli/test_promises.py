@@ -173,7 +173,7 @@ def test_a_run_that_was_lost_is_said_and_shown_as_lost(world: Desk, started: Sta
     os.kill(started.pid, signal.SIGKILL)
     ran = world.run("show", started.run_id, state=apart)
     assert f"{started.run_id}: lost: the process is gone from ct129" in ran.err
-    assert "no block was measured yet" in ran.failed(1)
+    assert "no block was measured; it was lost: the process is gone from ct129" in ran.failed(1)
     assert [run["state"] for run in world.json("runs", state=apart)["runs"]] == ["lost"]
 
 

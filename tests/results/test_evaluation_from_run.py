@@ -10,6 +10,7 @@ from dflash_tui.measure.anchors import spaced
 from dflash_tui.measure.summary import summarise
 from dflash_tui.records.codec import dumps, to_data
 from dflash_tui.records.facts import Fact, Source
+from dflash_tui.records.process import ExitRecord
 from dflash_tui.results import evidence
 from dflash_tui.results.errors import NothingMeasured, ResultDamaged, ResultError
 from dflash_tui.results.evaluation import digest, from_run, quick_of
@@ -55,7 +56,20 @@ def test_a_run_that_still_runs_gives_its_blocks_so_far(tmp_path: Path) -> None:
 
 def test_a_run_without_a_block_says_so(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", manifest(), (), finished=False)
-    with pytest.raises(NothingMeasured, match="no block was measured yet"):
+    with pytest.raises(NothingMeasured, match="no block was measured yet, its end is not known and it has no log here"):
+        from_run(run)
+    (run / "log.txt").write_text("loading\n")
+    with pytest.raises(NothingMeasured, match=r"no block was measured yet; see log\.txt there"):
+        from_run(run)
+
+
+def test_a_run_that_ended_without_a_block_says_how(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", manifest(), (), finished=False)
+    (run / "exit.json").write_text(dumps(ExitRecord("lost", 1, "2026-05-21T09:50:00Z", "it never began on ct129")))
+    with pytest.raises(NothingMeasured, match="measured; it was lost: it never began on ct129; it has no log here"):
+        from_run(run)
+    (run / "exit.json").write_text(dumps(ExitRecord("stopped", 130, "2026-05-21T09:50:00Z", "stopped by SIGTERM")))
+    with pytest.raises(NothingMeasured, match="no block was measured; it was stopped by SIGTERM; it has no log here"):
         from_run(run)
 
 

@@ -14,6 +14,7 @@ from dflash_tui.records.codec import dumps
 from dflash_tui.records.external import ExternalRequest, Journal, Output
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.records.manifest import Manifest, PromptRef
+from dflash_tui.records.process import ExitRecord
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
 from dflash_tui.results.errors import NothingMeasured, NotRecognised, ResultDamaged, ResultError
@@ -97,6 +98,11 @@ def test_the_importer_that_is_asked_for_reads_it_or_says_why_not(tmp_path: Path)
 def test_without_a_result_nothing_was_measured(tmp_path: Path) -> None:
     with pytest.raises(NothingMeasured, match="the script has written no results yet"):
         from_run(written(tmp_path / "own", asked()))
+    ended = written(tmp_path / "ended", asked())
+    (ended / "exit.json").write_text(dumps(ExitRecord("stopped", 130, "2026-05-21T09:50:00Z", "stopped by SIGTERM")))
+    (ended / "log.txt").write_text("begun\n")
+    with pytest.raises(NothingMeasured, match=r"written no results; it was stopped by SIGTERM; see log\.txt there"):
+        from_run(ended)
 
 
 def test_a_result_that_did_not_come_home_is_said(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from dflash_tui.console.acts.subject import Subject, of_drafter
 from dflash_tui.console.acts.survey import Asked, look
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.caches import choose
+from dflash_tui.evals.errors import ending
 from dflash_tui.evals.plan import Plan, Wish, plan_evaluation, request_id
 from dflash_tui.evals.ship import harness_file
 from dflash_tui.records.manifest import Manifest
@@ -87,7 +88,7 @@ async def follow_one(console: Console, job: str, harness: str, item: Beside, run
     if ended.state == "finished":
         console.emit(happened.EvaluationEnded(job, run_id, "finished"))
         return True
-    sentence = f"baseline {item.name}: {run_id}: {ended.state}: {ended.error or 'no reason was recorded; see its log'}"
+    sentence = f"baseline {item.name}: {run_id}: {ending(ended.state, ended.error)}"
     console.emit(happened.EvaluationEnded(job, run_id, ended.state, error=sentence))
     console.emit(happened.Noticed("warn", sentence))
     return False

@@ -11,7 +11,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.console.acts.follow import ask, follow
 from dflash_tui.console.acts.shown import show, show_newest
 from dflash_tui.console.errors import TROUBLE
-from dflash_tui.evals.errors import RunEnded
+from dflash_tui.evals.errors import RunEnded, ending
 from dflash_tui.evals.rundir import keep_manifest
 from dflash_tui.evals.ship import ship
 from dflash_tui.records.codec import loads
@@ -59,7 +59,7 @@ async def begun(console: Console, harness: str, request_id: str, baseline: str |
         update = await ask(console, run_dir, harness, run.folder)
         if update.state in ("starting", "running", "finished"):
             return Left(run.run_id, run_dir, run.folder, update.state == "finished")
-        console.emit(happened.Noticed("warn", f"{run.run_id} was {update.state}: {update.error or 'see its log'}"))
+        console.emit(happened.Noticed("warn", f"{run.run_id} was {ending(update.state, update.error)}"))
     return None
 
 
