@@ -126,7 +126,9 @@ def plan_evaluation(
     manifest = replace(manifest, facts=learnt, request_id=request_id(manifest))
     waits = queue(found, host, manifest.request_id)
     subject = f"baseline {wish.baseline}" if wish.baseline else wish.name
-    return Plan(manifest, _words(manifest, wish, host), (*waits, *_changed(found, wish), *judged.warnings), subject)
+    return Plan(
+        manifest, _words(manifest, wish, host, facts), (*waits, *_changed(found, wish), *judged.warnings), subject
+    )
 
 
 def _check_lengths(found: Survey, wish: Wish, block_size: int, host: str) -> None:
@@ -234,11 +236,24 @@ def _identity(used: Sequence[SurveyedPrompt]) -> dict[str, object] | None:
     return key
 
 
-def _words(manifest: Manifest, wish: Wish, host: str) -> tuple[str, ...]:
+def _trained(manifest: Manifest, facts: Sequence[Fact]) -> str:
+    """The training's block size where it is another than the evaluation's: as its arguments and its log say, else as
+    what describes the drafter does; and what describes it where that says yet another."""
+    described: int = manifest.settings.block_size
+    told = [fact.value for fact in reversed(facts) if fact.kind == "train.block_size"]
+    other = [size for size in told or [described] if size != manifest.block_size]
+    if not other:
+        return ""
+    source = manifest.settings.sources.get("block_size", "")
+    doubt = f" ({source} says {described})" if source and described != other[0] else ""
+    return f", trained at {other[0]}{doubt}"
+
+
+def _words(manifest: Manifest, wish: Wish, host: str, facts: Sequence[Fact]) -> tuple[str, ...]:
     asked, present = len(manifest.prompts), sum(prompt.features is not None for prompt in manifest.prompts)
     covered = f"{present} of {_counted(asked, 'prompt')} {'has' if asked == 1 else 'have'}"
     settings: DrafterSettings = manifest.settings
-    trained = f", trained at {settings.block_size}" if settings.block_size != manifest.block_size else ""
+    trained = _trained(manifest, facts)
     return (
         f"{_named(manifest, wish)}: {settings.family}, {_counted(settings.num_hidden_layers, 'layer')}, "
         f"taps {', '.join(map(str, settings.taps))}",

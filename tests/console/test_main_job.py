@@ -243,6 +243,17 @@ async def test_a_console_that_only_watches_says_so_when_asked_to_evaluate(tiny: 
     assert watching.state.evaluation.state == "failed"
 
 
+async def test_plan_and_caveat_mean_the_same_training(tiny: Bench) -> None:
+    for size in (6, 8):
+        done = await evaluate(tiny.console, block_size=size)
+        plan = next(event.lines for event in reversed(tiny.told) if isinstance(event, happened.PlanMade))
+        config = tiny.console.config.drafter["config"]
+        assert any(f"block size {size}, trained at 32 ({config}: block_size says 8)" in said for said in plan)
+        (found,) = [item for item in caveats_of(done.evaluation) if item.code == "BLOCK_SIZE_MISMATCH"]
+        assert found.values == (size, 32)
+        assert f"{config}: block_size says 8" in found.sentence
+
+
 async def test_facts_that_could_not_be_read_are_told_when_they_are_missed(tiny: Bench) -> None:
     (tiny.workspace / "train_args.json").unlink()
     done = await evaluate(tiny.console)

@@ -416,6 +416,20 @@ def test_one_source_that_says_another_trained_block_size_is_enough() -> None:
     assert "config.json" not in {source.path for source in found.evidence}
 
 
+@pytest.mark.parametrize(("here", "values"), [(8, (8, 32)), (16, (16, 32)), (32, None)])
+def test_trained_at_means_one_thing_whatever_it_is_evaluated_at(here: int, values: tuple[int, int] | None) -> None:
+    checkpoint = Source("ct200", "/w/step_4000/checkpoint.pt")
+    facts = (
+        Fact("train.block_size", 32, Source("ct200", "/w/train_args.json", "block_size"), ""),
+        Fact("checkpoint.file", {}, checkpoint, ""),
+        Fact("train.block_size", 8, replace(checkpoint, where="/srv/drafter.json: block_size"), ""),
+    )
+    found = [f for f in caveats_of(result(facts=facts, block_size=here)) if f.code == "BLOCK_SIZE_MISMATCH"]
+    assert [finding.values for finding in found] == ([] if values is None else [values])
+    said = "trained at 32 (ct200:/w/train_args.json [block_size]; /srv/drafter.json: block_size says 8): slots see"
+    assert all(said in finding.sentence for finding in found)
+
+
 @pytest.mark.parametrize(
     ("step", "at", "said"),
     [

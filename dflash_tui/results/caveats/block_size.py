@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dflash_tui.records.facts import Fact
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import Evaluation
 from dflash_tui.results import evidence
@@ -10,22 +11,42 @@ CODE = "BLOCK_SIZE_MISMATCH"
 
 
 def find(evaluation: Evaluation) -> tuple[Finding, ...]:
-    """Within one result: block size as evaluated against training's; values (evaluated, trained)."""
+    """Within one result: block size as evaluated against training's; values (evaluated, trained). What the training
+    itself says (its arguments, its log) counts before what describes the drafter, which may be the config of another;
+    where these disagree the sentence says so."""
     here = evidence.block_size(evaluation)
-    told = evidence.facts(evaluation, "train.block_size")  # arguments, log and config may each tell one
-    other = [fact for fact in told if (size := evidence.whole(fact.value)) is not None and size != here]
+    told = [fact for fact in evidence.facts(evaluation, "train.block_size") if evidence.whole(fact.value) is not None]
+    described = [fact for fact in told if _describes(evaluation, fact)]
+    own = [fact for fact in told if fact not in described]
+    other = [fact for fact in own or described if fact.value != here]
     if here is None or not other:
         return ()
     trained = other[0].value
+    otherwise = {fact.value: _place(fact, fact in described) for fact in told if fact.value != trained}
+    doubts = "".join(f"; {place} says {size}" for size, place in otherwise.items())
+    doubted = f" ({_place(other[0], other[0] in described)}{doubts})" if doubts else ""
     sentence = (
-        f"Evaluated at block size {here}, trained at {trained}: slots see each other, so the drafter is not used as it "
-        "was trained."
+        f"Evaluated at block size {here}, trained at {trained}{doubted}: slots see each other, so the drafter is not "
+        "used as it was trained."
     )
     sources = (
         evidence.source(evaluation, "eval.block_size", "block_size"),
         *(fact.source for fact in other if fact.value == trained),
     )
     return (Finding(CODE, "warn", sentence, (here, trained), sources),)
+
+
+def _describes(evaluation: Evaluation, fact: Fact) -> bool:
+    """Whether it was read with the checkpoint (a config, the user's own settings), not of the training itself."""
+    checkpoint = evidence.fact(evaluation, "checkpoint.file")
+    place = (fact.source.host, fact.source.path)
+    return not fact.source.host or (
+        checkpoint is not None and place == (checkpoint.source.host, checkpoint.source.path)
+    )
+
+
+def _place(fact: Fact, described: bool) -> str:
+    return (fact.source.where if described else "") or str(fact.source)
 
 
 def find_between(current: Evaluation, previous: Evaluation) -> tuple[Finding, ...]:
