@@ -22,10 +22,14 @@ def asked(prompt: Prompt) -> SurveyedPrompt:
 
 
 def look_through(
-    folder: str, prompts: Sequence[Prompt], config_sha256: str, settings: DrafterSettings | None
+    folder: str,
+    prompts: Sequence[Prompt],
+    config_sha256: str,
+    settings: DrafterSettings | None,
+    capture_refused: str = "",
 ) -> SurveyedCache:
     """What a folder has. `config_sha256` is the target's, "" when it is unknown; without `settings` a file counts as
-    usable that can be read."""
+    usable that can be read. `capture_refused`: why none can be captured."""
     found: list[SurveyedPrompt] = []
     headers: list[FeaturesHeader] = []
     problems: list[SurveyProblem] = []
@@ -36,7 +40,7 @@ def look_through(
         if item.refused:
             problems.append(SurveyProblem("warn", f"prompt {prompt.id}", item.refused))
     if found and not headers:
-        problems.append(SurveyProblem("error", "hidden states", _nothing_usable(folder, found)))
+        problems.append(SurveyProblem("error", "hidden states", _nothing_usable(folder, found, capture_refused)))
     needed = None if settings is None else memory.drafting(settings, headers)
     return SurveyedCache(folder, tuple(found), needed, tuple(problems))
 
@@ -67,13 +71,17 @@ def _prompt(
     return replace(found, features=path.name), header
 
 
-def _nothing_usable(folder: str, prompts: Sequence[SurveyedPrompt]) -> str:
+def _nothing_usable(folder: str, prompts: Sequence[SurveyedPrompt], capture_refused: str) -> str:
     """Why no prompt can be evaluated, and what makes that right. Capturing never replaces a file that is there."""
     refused = [item.refused for item in prompts if item.refused]
     asked_for = f"{folder}: none of {f'the {len(prompts)} prompts' if len(prompts) > 1 else '1 prompt'} asked has"
+    there = "" if os.path.isdir(folder) or refused else ", for that folder does not exist"
+    make = "make them with: dflash-tui capture"
+    if capture_refused:
+        make = f"put your own there, for they can't be captured: {capture_refused}"
     if not refused:
-        return f"{asked_for} hidden states; make them with: dflash-tui capture"
+        return f"{asked_for} hidden states{there}; {make}"
     return (
         f"{asked_for} usable hidden states, {len(refused)} have some that are refused, first {refused[0]}; move what "
-        "is refused away and make them with: dflash-tui capture"
+        f"is refused away and {make}"
     )

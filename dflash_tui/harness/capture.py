@@ -11,6 +11,7 @@ import torch
 
 from dflash_tui.harness import rundir
 from dflash_tui.harness.cache import write_features
+from dflash_tui.harness.capturable import check_tokenizer
 from dflash_tui.harness.errors import FeaturesThere, HarnessError, PromptRefused
 from dflash_tui.harness.features import FORMAT, features_path
 from dflash_tui.harness.mapped import Maps
@@ -127,14 +128,6 @@ def _write(folder: Path, prompt: Prompt, made: Completion, source: TargetFiles, 
 
 
 def _tokenizer(folder: Path) -> Any:
-    path = folder / "tokenizer.json"
-    try:
-        tokenizers = importlib.import_module("tokenizers")
-    except ImportError as error:
-        raise HarnessError(
-            "the prompt set has no token_ids and this Python has no tokenizers package; "
-            "install it (python -m pip install tokenizers) or add token_ids to the set"
-        ) from error
-    if not path.exists():
-        raise HarnessError(f"{path}: not there; add it, or token_ids to the prompt set")
+    path = check_tokenizer(folder)
+    tokenizers = importlib.import_module("tokenizers")
     return tokenizers.Tokenizer.from_file(str(path))

@@ -22,7 +22,7 @@ from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.opening import read_configs, read_json, read_structure
 from dflash_tui.checkpoints.settings import resolve_settings
 from dflash_tui.checkpoints.structure import Structure
-from dflash_tui.harness import caches, machine, memory, rundir
+from dflash_tui.harness import caches, capturable, machine, memory, rundir
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.identity import identify
 from dflash_tui.harness.neighbours import working
@@ -92,6 +92,8 @@ def survey(wanted: SurveyRequest) -> Survey:
         with problems.noting("prompts"):
             prompts = _asked(wanted, wanted.prompts_path)
     identity = "" if target is None else target.config_sha256
+    taps = () if settings is None else settings.taps
+    refused = "" if target is None else capturable.refusal(target, prompts, taps)
     return Survey(
         version=1,
         host=host,
@@ -101,7 +103,10 @@ def survey(wanted: SurveyRequest) -> Survey:
         memory_needed=None if settings is None else memory.drafting(settings, ()),
         problems=tuple(problems.found),
         working=() if wanted.space_at is None else tuple(working(Path(wanted.space_at) / rundir.RUNS)),
-        caches=tuple(caches.look_through(folder, prompts, identity, settings) for folder in wanted.hidden_states),
+        caches=tuple(
+            caches.look_through(folder, prompts, identity, settings, refused) for folder in wanted.hidden_states
+        ),
+        capture_refused=refused,
     )
 
 

@@ -12,17 +12,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from dflash_tui.harness.errors import PromptRefused, Refused
+from dflash_tui.harness.capturable import check_plain, check_taps
+from dflash_tui.harness.errors import PromptRefused
 from dflash_tui.harness.mapped import Maps, fill
 from dflash_tui.harness.target_files import TargetFiles
 from dflash_tui.harness.transformer import Attention, KeysValues, RMSNorm, Shape, SwiGLU
 from dflash_tui.harness.vocabulary import Vocabulary, target_vocabulary
 
-ARCHITECTURE = "Qwen3ForCausalLM"
 HEAD_ROWS = 8192
 """Rows of the head that are float32 at a time: a whole one is gigabytes."""
-HARMLESS = {"rope_scaling": (None,), "hidden_act": (None, "silu"), "use_sliding_window": (None, False)}
-"""Config keys that change the arithmetic, and the values under which they do not."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +81,9 @@ class Target(nn.Module):
 def load_target(source: TargetFiles, maps: Maps) -> tuple[Target, Vocabulary]:
     """The stack with its weights mapped from the target's folder, and its embedding and head. Raises Refused, naming
     what is not plain Qwen3."""
+    check_plain(source)
     config = source.config
-    named = config.get("architectures")
-    if named != [ARCHITECTURE]:
-        raise Refused(
-            f"{source.folder}/config.json: architectures {named!r}; hidden states can be captured from "
-            f"{ARCHITECTURE} only: make them where this target runs and put them into the hidden-state folder"
-        )
-    for key, harmless in HARMLESS.items():
-        if config.get(key) not in harmless:
-            raise Refused(f"{source.folder}/config.json: {key} is {config[key]!r}, which this harness does not compute")
     rope = config.get("rope_parameters") or {}
-    if rope.get("rope_type", "default") != "default":
-        raise Refused(f"{source.folder}/config.json: rope_type {rope['rope_type']!r} is not computed by this harness")
     shape = Shape(
         hidden_size=int(source.number("hidden_size")),
         num_attention_heads=int(source.number("num_attention_heads")),
@@ -125,15 +113,7 @@ def complete(
     Raises Refused for a tap that the stack does not have, PromptRefused for token ids outside the vocabulary and for
     logits that are not finite.
     """
-    last = len(model.layers) - 1
-    for tap in taps:
-        if tap == last:
-            raise Refused(
-                f"tap {tap} is the target's last block: HF gives its state after the final norm, serving engines "
-                "before it; which of them the drafter was trained on is not recorded, so it is not captured"
-            )
-        if not 0 <= tap < last:
-            raise Refused(f"tap {tap}: the target has blocks 0 … {last}; check the drafter's target_layer_ids")
+    check_taps(len(model.layers), taps)
     size = vocabulary.embedding.shape[0]
     if not prompt or max(prompt) >= size:
         raise PromptRefused(

@@ -115,7 +115,8 @@ class Survey:
     """The whole answer. `prompts` are those asked for, without hidden states until one of `caches`, the folders in the
     order asked, is chosen (`evals.caches`), as are `memory_needed` and the problems of each. `memory_needed` in bytes
     of anonymous memory, None when the settings are unknown; `working` are the runs that have the turn or wait for it,
-    the earliest started first."""
+    the earliest started first. `capture_refused`: why hidden states of those prompts can't be captured from the target,
+    "" when they can."""
 
     version: int
     host: SurveyedHost
@@ -126,3 +127,4 @@ class Survey:
     problems: tuple[SurveyProblem, ...]
     working: tuple[SurveyedRun, ...] = ()
     caches: tuple[SurveyedCache, ...] = ()
+    capture_refused: str = ""

@@ -88,6 +88,8 @@ def test_an_evaluation_then_covers_every_prompt(world: Desk, tiny: Path, capture
 
 
 def test_a_target_that_can_not_be_run_is_said(world: Desk, apart: Path) -> None:
+    runs = world.run_dirs()
     sentence = world.run("capture", "--json", state=apart).failed(1)
     assert sentence.startswith("dflash-tui: ")
     assert "hidden_size is None; expected a number" in sentence
+    assert world.run_dirs() == runs

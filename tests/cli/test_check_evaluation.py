@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from tests.cli.checked import check, mounted, stand_in
-from tests.cli.world import Desk
+from tests.cli.world import DEMO, Desk
 
 
 def test_a_root_that_is_read_only(world: Desk, tmp_path: Path) -> None:
@@ -123,12 +123,35 @@ def test_hidden_states_of_other_layers(world: Desk) -> None:
     sentence = found.only("evaluation", "hidden states")
     assert "0 of 4 prompts can be used, 3 refused, first" in sentence
     assert "the drafter's taps" in sentence
-    assert "dflash-tui capture" in sentence
+    assert sentence.endswith("move them away and put your own in their place")
 
 
 def test_no_hidden_states_at_all(world: Desk) -> None:
-    found = check(world, world.other_config("hs.toml", evaluation={"hidden_states": "/nowhere/hs"}))
-    assert "make them with: dflash-tui capture" in found.only("evaluation", "hidden states")
+    tiny = {"target": str(DEMO / "target"), "prompts": str(DEMO / "prompts.jsonl"), "hidden_states": "/nowhere/hs"}
+    found = check(world, world.other_config("hs.toml", evaluation=tiny, drafter={}))
+    sentence = found.sentence("evaluation", "hidden states")
+    assert ("evaluation", "hidden states") in found.places("fail")
+    assert sentence.startswith("ct129:/nowhere/hs does not exist (evaluation.hidden_states): 0 of 10 prompts")
+    assert "make them with: dflash-tui capture" in sentence
+    assert ("evaluation", "capture") in found.places("ok")
+
+
+def test_a_capture_that_can_not_work_is_not_promised(world: Desk) -> None:
+    found = check(world, world.other_config("own.toml", evaluation={"hidden_states": "/nowhere/hs"}))
+    assert "dflash-tui capture" not in found.only("evaluation", "hidden states")
+    assert "put your own there" in found.only("evaluation", "hidden states")
+    assert ("evaluation", "capture") in found.places("warn")
+    assert "config.json: hidden_size is None; expected a number" in found.sentence("evaluation", "capture")
+
+
+def test_one_of_several_folders_of_hidden_states_does_not_exist(world: Desk) -> None:
+    folders = [os.fspath(world.lab.hidden_states), "/nowhere/hs"]
+    text = world.config_text().replace(f'hidden_states = "{folders[0]}"', f"hidden_states = {json.dumps(folders)}")
+    config = world.root / "folders.toml"
+    config.write_text(text)
+    found = check(world, config)
+    assert found.code == 0, found.failures
+    assert found.sentence("evaluation", "hidden states 2").startswith("ct129:/nowhere/hs does not exist")
 
 
 def test_settings_that_nothing_gives(world: Desk) -> None:

@@ -179,14 +179,18 @@ def test_hidden_states_that_cannot_be_used_do_not_count_and_say_why(tiny: World,
 def test_a_cache_without_a_usable_file_says_how_many_prompts_and_what_makes_them(tiny: World) -> None:
     empty = tiny.root / "empty"
     (sentence,) = sentences(asked(tiny, hidden_states=[os.fspath(empty)], prompts_asked=3), "hidden states")
-    assert sentence == (f"{empty}: none of the 3 prompts asked has hidden states; make them with: dflash-tui capture")
+    own = f"put your own there, for they can't be captured: {tiny.target.folder}/config.json: hidden_size is None; "
+    own += "expected a number"
+    assert sentence == (
+        f"{empty}: none of the 3 prompts asked has hidden states, for that folder does not exist; {own}"
+    )
     empty.mkdir()
     for name in ("p1", "p2"):
         (empty / f"{name}.safetensors").write_bytes(b"short")
     (sentence,) = sentences(asked(tiny, hidden_states=[os.fspath(empty)], prompts_asked=3), "hidden states")
     assert f"{empty}: none of the 3 prompts asked has usable hidden states, 2 have some that are refused" in sentence
     assert f"first {empty}/p1.safetensors: " in sentence
-    assert sentence.endswith("move what is refused away and make them with: dflash-tui capture")
+    assert sentence.endswith(f"move what is refused away and {own}")
 
 
 def test_a_host_without_target_prompts_or_checkpoint_gets_one_error_each(tiny: World) -> None:
@@ -274,3 +278,20 @@ def test_it_runs_out_of_a_zip_that_holds_its_own_rooms_only(tiny: World, tmp_pat
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr
     assert len(tiny.blocks()) == 90
+
+
+def _capture_refused(tiny: World, **changes: object) -> str:
+    path = tiny.target.folder / "config.json"
+    plain = {
+        "architectures": ["Qwen3ForCausalLM"], "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "rms_norm_eps": 1e-6, "num_hidden_layers": 0, "intermediate_size": 128, "rope_theta": 1e6,
+    }  # fmt: skip
+    path.write_text(json.dumps({**json.loads(path.read_text()), **plain, **changes}))
+    return str(asked(tiny, checkpoint=None)["capture_refused"])
+
+
+def test_why_nothing_can_be_captured_is_told_before_it_is_tried(tiny: World) -> None:
+    assert "architectures ['Qwen3MoeForCausalLM']" in _capture_refused(tiny, architectures=["Qwen3MoeForCausalLM"])
+    assert "rope_scaling is {'factor': 4}" in _capture_refused(tiny, rope_scaling={"factor": 4})
+    assert "head_dim is None; expected a number" in _capture_refused(tiny, rope_scaling=None, head_dim=None)
+    assert "no tensor norm.weight among 2" in _capture_refused(tiny, head_dim=16)

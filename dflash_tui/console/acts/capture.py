@@ -71,6 +71,8 @@ async def _capture(console: Console, job: str) -> Captured:
         raise EvaluationError("; ".join(refused))
     names = tuple(prompt.id for prompt in before.prompts)
     missing = tuple(prompt.id for prompt in before.prompts if not prompt.found)
+    if missing and before.capture_refused:
+        raise EvaluationError(f"{host.name}: {before.capture_refused}")
     lines = [f"{len(missing)} of {len(names)} prompts to capture"]
     lines += [f"hidden states go to {cache.folder}: {cache.why}"] if cache.why else []
     console.emit(happened.PlanMade(job, None, tuple(lines), missing))

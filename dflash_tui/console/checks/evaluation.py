@@ -26,7 +26,7 @@ from dflash_tui.records.survey import Survey, SurveyedCache, SurveyedPrompt, Sur
 GROUP = Group("evaluation")
 PYTHON_SECONDS = python.START_SECONDS + python.IMPORT_SECONDS
 SURVEY_SECONDS = 120.0
-SURVEYED = ("target", "prompts", "hidden states", "memory", "load")
+SURVEYED = ("target", "prompts", "hidden states", "capture", "memory", "load")
 DRAFTER_SECONDS = 120.0
 FEW, ALL = (PRESETS[name][0] for name in ("quick", "full"))  # prompts
 
@@ -109,6 +109,7 @@ async def _surveyed(console: Console, settings: DrafterSettings | None) -> Items
     hidden = [GROUP.skip("hidden states", "the prompts can't be read")]
     if not failed(prompts, "prompts"):
         hidden = await _hidden_states(console, found)
+    hidden.append(_capture(found, host.name, failed([*target, *prompts], "target", "prompts")))
     return [*target, *prompts, *hidden, *_memory(chosen, host.name), *_load(chosen, host.name, wanted.threads)]
 
 
@@ -154,29 +155,50 @@ async def _hidden_states(console: Console, found: Survey) -> Items:
     for number, cache in enumerate(found.caches):
         name = f"hidden states {number + 1}" if several else "hidden states"
         place = f"{console.evaluation_host.name}:{cache.folder}"
-        items.append(_cache(name, place, cache, usable=usable))
+        items.append(_cache(name, place, cache, found.capture_refused, usable=usable))
+        if not any(prompt.found for prompt in cache.prompts) and await _absent(console, cache.folder):
+            sentence = items[-1].sentence.replace(place, f"{place} does not exist (evaluation.hidden_states)", 1)
+            items[-1] = replace(items[-1], sentence=sentence)
         if items[-1].state == "fail":
             break
     return items
 
 
-def _cache(name: str, place: str, cache: SurveyedCache, *, usable: bool) -> CheckItem:
+async def _absent(console: Console, folder: str) -> bool:
+    try:
+        await console.evaluation_host.stat(folder)
+    except FileMissing:
+        return True
+    return False
+
+
+def _capture(found: Survey, host: str, blind: bool) -> CheckItem:
+    """Whether the hidden states that are missing could be made, as a capture would find it, without one."""
+    if blind or found.target is None:
+        return GROUP.skip("capture", "the target or the prompts can't be read")
+    if not found.capture_refused:
+        return GROUP.ok("capture", f"{host}: hidden states can be captured from {found.target.name}")
+    return GROUP.warn("capture", f"{host}: hidden states can't be captured: {found.capture_refused}")
+
+
+def _cache(name: str, place: str, cache: SurveyedCache, capture_refused: str, *, usable: bool) -> CheckItem:
     have = [prompt for prompt in cache.prompts if prompt.features]
     refused = [prompt for prompt in cache.prompts if prompt.refused]
     count = f"{place}: {len(have)} of {counted(len(cache.prompts), 'prompt')} can be used"
     if not usable:
         if not refused:
-            return GROUP.fail(
-                name, f"{count}, expected hidden states of at least one; make them with: dflash-tui capture"
-            )
+            make = "put your own there" if capture_refused else "make them with: dflash-tui capture"
+            return GROUP.fail(name, f"{count}, expected hidden states of at least one; {make}")
+        make = "put your own in their place" if capture_refused else "make others with: dflash-tui capture"
         return GROUP.fail(
             name,
             f"{count}, {_refused(refused)}; expected those of this target, these prompts and the drafter's taps: move "
-            "them away and make others with: dflash-tui capture",
+            f"them away and {make}",
         )
     if len(have) < len(cache.prompts):
         why = f", {_refused(refused)}" if refused else ""
-        return GROUP.warn(name, f"{count}{why}; the others are made with: dflash-tui capture")
+        make = "can't be captured" if capture_refused else "are made with: dflash-tui capture"
+        return GROUP.warn(name, f"{count}{why}; the others {make}")
     unrecorded = [prompt for prompt in have if not prompt.identity.get("target_config_sha256")]
     origin = f"; {len(unrecorded)} do not record which target they are of" if unrecorded else ""
     return GROUP.ok(name, f"{count}{origin}")

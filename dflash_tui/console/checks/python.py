@@ -1,4 +1,4 @@
-"""Whether the evaluation host's Python can run the harness: its age, torch, and what a capture needs."""
+"""Whether the evaluation host's Python can run the harness: its age, and torch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import Any
 
+from dflash_tui.console.answers import CheckItem
 from dflash_tui.console.checks.items import Group, Items
 from dflash_tui.console.console import Console
 from dflash_tui.hosts.base import Completed, HostError
@@ -23,11 +24,10 @@ _VERSION = (
 _PACKAGES = """
 import importlib.metadata as metadata, json
 found = {}
-for name in ("torch", "tokenizers", "transformers"):
-    try:
-        found[name] = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        found[name] = ""
+try:
+    found["torch"] = metadata.version("torch")
+except metadata.PackageNotFoundError:
+    found["torch"] = ""
 try:
     import torch
     found["torch"], found["broken"] = torch.__version__, ""
@@ -61,42 +61,26 @@ async def look(console: Console) -> Items:
         found = _packages(await host.run([python, "-c", _PACKAGES], check=False, timeout=IMPORT_SECONDS))
     except HostError as error:
         return [*items, GROUP.fail("torch", f"{error}; expected torch to be imported")]
-    return [*items, *_judged(host.name, python, shown, found)]
+    return [*items, _judged(host.name, python, shown, found)]
 
 
-def _judged(host: str, python: str, version: str, found: dict[str, Any]) -> Items:
+def _judged(host: str, python: str, version: str, found: dict[str, Any]) -> CheckItem:
     install = shlex.join([python, "-m", "pip", "install"])
     broken = str(found.get("broken", "it said nothing"))
     if not found.get("torch"):
-        return [
-            GROUP.fail(
-                "torch",
-                f"{host}: {python} (Python {version}) has no torch, expected one: install it with "
-                f"`{install} torch --index-url https://download.pytorch.org/whl/cpu`, or set evaluation.python to a "
-                "Python that has it",
-            )
-        ]
-    if broken:
-        return [
-            GROUP.fail(
-                "torch",
-                f"{host}: torch {found['torch']} can't be imported by {python} ({broken}); install it anew, or set "
-                "evaluation.python to a Python whose torch works",
-            )
-        ]
-    items = [GROUP.ok("torch", f"{host}: torch {found['torch']}")]
-    lacking = [name for name in ("tokenizers", "transformers") if not found.get(name)]
-    if lacking:
-        items.append(
-            GROUP.warn(
-                "capture",
-                f"{host}: {python} lacks {' and '.join(lacking)}, which only `dflash-tui capture` may need: "
-                f"`{install} {' '.join(lacking)}`",
-            )
+        return GROUP.fail(
+            "torch",
+            f"{host}: {python} (Python {version}) has no torch, expected one: install it with "
+            f"`{install} torch --index-url https://download.pytorch.org/whl/cpu`, or set evaluation.python to a "
+            "Python that has it",
         )
-    else:
-        items.append(GROUP.ok("capture", f"tokenizers {found['tokenizers']}, transformers {found['transformers']}"))
-    return items
+    if broken:
+        return GROUP.fail(
+            "torch",
+            f"{host}: torch {found['torch']} can't be imported by {python} ({broken}); install it anew, or set "
+            "evaluation.python to a Python whose torch works",
+        )
+    return GROUP.ok("torch", f"{host}: torch {found['torch']}")
 
 
 def _version(done: Completed) -> tuple[tuple[int, ...], str] | None:
