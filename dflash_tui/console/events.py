@@ -44,7 +44,8 @@ class EvaluationAsked:
 class PlanMade:
     """What will be done, in words, before it is done. `prompts_present` of `prompts_asked` have hidden states;
     `warnings` are sentences about what will go less well than it could; `subject` is what a drafter of no watched
-    training is called, which has no step."""
+    training is called, which has no step. `captures`: whether a capture could make the hidden states that are missing,
+    as far as is known."""
 
     job: str
     step: int | None
@@ -54,6 +55,7 @@ class PlanMade:
     blocks_per_prompt: int = 0
     warnings: tuple[str, ...] = ()
     subject: str = ""
+    captures: bool = True
 
 
 @dataclass(frozen=True)

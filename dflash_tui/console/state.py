@@ -106,7 +106,8 @@ class PromptLine:
 class EvaluationPane:
     """The newest evaluation or capture job. `subject`: what is evaluated where that is no checkpoint of the watched
     training, as "baseline z-lab". `first_progress` is the first drafting that was seen here: of a run that
-    was found again, what it had done before is not its speed."""
+    was found again, what it had done before is not its speed. `captures`: whether a capture could make the hidden
+    states that are missing."""
 
     job: str = ""
     state: JobState = "idle"
@@ -121,6 +122,7 @@ class EvaluationPane:
     host: str = ""
     progress: ProgressRecord | None = None
     prompts: tuple[PromptLine, ...] = ()
+    captures: bool = True
     blocks: tuple[BlockRecord, ...] = ()
     log: tuple[str, ...] = ()
     first_progress: ProgressRecord | None = None
@@ -273,6 +275,7 @@ def _evaluation(pane: EvaluationPane, event: happened.Event) -> EvaluationPane:
                 step=event.step,
                 subject=event.subject,
                 prompts=prompts,
+                captures=event.captures,
             )
         case happened.EvaluationStarted():
             return replace(pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host)

@@ -21,6 +21,7 @@ from dflash_tui.records.settings import DrafterSettings
 from dflash_tui.records.survey import Survey, SurveyedPrompt
 
 ANCHORS = "spaced"
+CAPTURE_REFUSED = "capture.refused"  # a fact: why the hidden states that are missing can't be captured
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class Plan:
     lines: tuple[str, ...]
     warnings: tuple[str, ...]
     subject: str = ""
+
+    @property
+    def captures(self) -> bool:
+        """Whether the hidden states that are missing can be captured."""
+        return all(fact.kind != CAPTURE_REFUSED for fact in self.manifest.facts)
 
     @property
     def prompts_present(self) -> tuple[str, ...]:
@@ -198,6 +204,8 @@ def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: da
         Fact("cache.files", {p.id: _iso(p.mtime) for p in found.prompts if p.features and p.mtime}, cache, at),
         Fact("target.identity", _target(manifest), Source(host, manifest.target.path, "config.json"), at),
     ]
+    if found.capture_refused:
+        facts.append(Fact(CAPTURE_REFUSED, found.capture_refused, Source(host, manifest.target.path), at))
     for item in found.prompts:
         if item.refused:
             refused = {"prompt": item.id, "reason": item.refused, "foreign": item.foreign}

@@ -138,6 +138,11 @@ def by_script(evaluation: Evaluation) -> bool:
     return (evaluation.harness or "").startswith("external:")
 
 
+def capturable(evaluation: Evaluation) -> bool:
+    """Whether nothing says that the hidden states which are missing can't be captured."""
+    return not facts(evaluation, "capture.refused")
+
+
 def same_checkpoint(one: Evaluation, other: Evaluation) -> bool:
     """Both are known to be of the same weights: by hash where both record one, else by the checkpoint's name."""
     if one.weights_id is not None and other.weights_id is not None:

@@ -41,7 +41,7 @@ def prompt_table(pane: EvaluationPane, width: int, height: int, *, busy: bool, w
     head = [_head(name, columns, width)]
     rows = [_row(prompt, pane, name, columns, width) for prompt in shown]
     pooled = [_pooled(pane, name, columns, width)] if pane.blocks and len(shown) > 1 else []
-    missing = _missing(absent, width, height - len(head) - len(rows) - len(pooled))
+    missing = _missing(absent, pane.captures, width, height - len(head) - len(rows) - len(pooled))
 
     def over() -> int:
         return len(head) + len(rows) + len(pooled) + len(missing) - height
@@ -83,12 +83,12 @@ def _captured(index: int, prompt: PromptLine, pane: EvaluationPane) -> Line:
     return name + line(("● ", "accent"), f"{progress.prompt_done}", (" tokens", "muted"))
 
 
-def _missing(absent: Sequence[PromptLine], width: int, spare: int) -> list[Line]:
-    """How many prompts are missing, and which where there is room."""
+def _missing(absent: Sequence[PromptLine], captures: bool, width: int, spare: int) -> list[Line]:
+    """How many prompts are missing, which where there is room, and the key that helps where one does."""
     if not absent:
         return []
-    said = line(("▲ ", "warn"), f"{formats.plural(len(absent), 'prompt')} without hidden states (")
-    said += line(("c", "key"), " makes them)")
+    said = line(("▲ ", "warn"), f"{formats.plural(len(absent), 'prompt')} without hidden states")
+    said += line(" (", ("c", "key"), " makes them)") if captures else line()
     named = wrapped(said + line((": " + ", ".join(prompt.id for prompt in absent), "muted")), width, 2)
     return named if len(named) <= spare else [cut(said, width)]
 

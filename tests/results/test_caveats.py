@@ -401,6 +401,13 @@ def test_a_completion_too_short_for_a_block_is_a_matter_of_coverage_and_not_of_t
     assert all(f.remedy == "capture" for f in caveats_of(on(TEN[:3])) if f.code == "PARTIAL_PROMPT_COVERAGE")
 
 
+def test_a_capture_that_is_known_to_be_refused_is_no_remedy() -> None:
+    refused = with_facts(on(TEN[:3]), capture_refused="config.json: architectures ['Other']")
+    codes = {finding.code: finding.remedy for finding in caveats_of(refused)}
+    assert codes["PARTIAL_PROMPT_COVERAGE"] is codes["SMALL_N"] is None
+    assert {f.remedy for f in caveats_of(on(TEN[:3])) if f.code in codes and f.remedy} == {"capture"}
+
+
 def test_every_refused_prompt_is_named() -> None:
     facts = [Fact("cache.refused", {"prompt": p, "reason": "all zero"}, Source("h", f"/{p}"), "") for p in TEN[:2]]
     found = [f for f in caveats_of(result(facts=tuple(facts))) if f.code == "CACHE_DANGLING"]

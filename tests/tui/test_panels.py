@@ -318,7 +318,28 @@ def test_an_empty_start_says_which_key_does_what_next() -> None:
     assert "ct200" in text(draw_training(state, View(56, 16)))
     state = story.folded(story.training())
     assert "e evaluates step 4000" in text(draw_evaluation(state, View(56, 10)))
+    assert "E up to 10 × 30" in text(draw_evaluation(state, View(76, 10)))
+    assert "nothing evaluated yet" in text(draw_evaluation(state, View(56, 10)))
     assert "t fetches step 4000 · 15.5 GB" in text(draw_transfer(state, View(56, 4)))
+
+
+def test_a_result_that_is_shown_again_was_evaluated() -> None:
+    again = replace(story.folded(story.training()), results=story.finished().results)
+    shown = text(draw_evaluation(again, View(56, 10)))
+    assert "nothing is being evaluated" in shown
+    assert "yet" not in shown
+
+
+def test_the_key_that_makes_hidden_states_is_named_only_where_it_can() -> None:
+    (plan,) = [event for event in story.planned() if isinstance(event, happened.PlanMade)]
+    can, cannot = (
+        story.folded((*story.training(), story.planned()[0], replace(plan, captures=captures)))
+        for captures in (True, False)
+    )
+    assert "7 prompts without hidden states (c makes them)" in text(draw_evaluation(can, View(76, 24)))
+    shown = text(draw_evaluation(cannot, View(76, 24)))
+    assert "7 prompts without hidden states" in shown
+    assert "c makes" not in shown
 
 
 def _evaluation(*events: happened.Event) -> State:

@@ -114,6 +114,7 @@ def told(job: str, plan: Plan) -> happened.PlanMade:
         manifest.blocks_per_prompt,
         plan.warnings,
         plan.subject,
+        plan.captures,
     )
 
 

@@ -12,6 +12,7 @@ from dflash_tui.console.acts.follow import ask, follow
 from dflash_tui.console.acts.shown import show, show_newest
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.errors import RunEnded, ending
+from dflash_tui.evals.plan import CAPTURE_REFUSED
 from dflash_tui.evals.rundir import keep_manifest
 from dflash_tui.evals.ship import ship
 from dflash_tui.records.codec import loads
@@ -102,6 +103,7 @@ async def reattach(console: Console, run_id: str) -> None:
                 tuple(prompt.id for prompt in manifest.prompts if prompt.features),
                 manifest.blocks_per_prompt,
                 subject=f"baseline {manifest.baseline}" if manifest.baseline else "",
+                captures=all(fact.kind != CAPTURE_REFUSED for fact in manifest.facts),
             )
         )
         console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))

@@ -28,7 +28,8 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
         evidence.source(evaluation, "prompts.asked", "prompts asked"),
         evidence.source(evaluation, "prompts.present", "prompts measured"),
     )
-    remedy = "capture" if not script and (absent or not short) else None  # what is captured again is as short
+    can = not script and evidence.capturable(evaluation)
+    remedy = "capture" if can and (absent or not short) else None  # what is captured again is as short
     return (Finding("PARTIAL_PROMPT_COVERAGE", "warn", sentence, (f"{measured}/{asked}",), sources, remedy),)
 
 

@@ -18,6 +18,7 @@ def find(evaluation: Evaluation) -> tuple[Finding, ...]:
     noun = "prompt" if prompts == 1 else "prompts"
     sentence = f"{prompts} distinct {noun}, fewer than {ENOUGH}: intervals are wide by design."
     sources = (Source("", evaluation.path, "prompts measured"),)
-    more = not evidence.by_script(evaluation) and prompts < (evidence.asked_count(evaluation) or 0)
+    can = not evidence.by_script(evaluation) and evidence.capturable(evaluation)
+    more = can and prompts < (evidence.asked_count(evaluation) or 0)
     remedy = "capture" if more else None
     return (Finding("SMALL_N", "warn", sentence, (prompts,), sources, remedy),)

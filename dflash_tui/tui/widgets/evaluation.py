@@ -104,11 +104,12 @@ def _queue(state: State) -> Line | None:
 
 def _nothing(state: State, width: int) -> list[Line]:
     newest = state.training.newest
-    lines = [line(("nothing evaluated yet", "muted"))]
+    idle = "nothing evaluated yet" if state.results.current is None else "nothing is being evaluated"
+    lines = [line((idle, "muted"))]
     if newest is not None:
         what = formats.step_name(newest.step) if newest.step is not None else newest.path.rsplit("/", 1)[-1]
         lines.append(fitting([line(("e", "key"), f" evaluates {what}: 3 prompts × 15 blocks"),
-                              line(("E", "key"), " 10 × 30")], width, "   "))  # fmt: skip
+                              line(("E", "key"), " up to 10 × 30")], width, "   "))  # fmt: skip
     else:
         lines += wrapped(line(("e", "key"), " evaluates the newest checkpoint, once one is saved"), width, 2)
     return lines
