@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from dflash_tui.cli.exits import DONE, NOT_COMPARABLE
@@ -84,6 +85,26 @@ def kept_run(name: str) -> Callable[[argparse.Namespace], int]:
         return offline(name)(arguments)
 
     return run
+
+
+def load(arguments: argparse.Namespace) -> int:
+    """Pin a result file; one on a host is brought here first."""
+    if _is_elsewhere(arguments.file):
+        from dflash_tui.config import load_config
+        from dflash_tui.console.acts import imported
+
+        async def bring() -> str:
+            async with open_console(load_config(config_path(arguments)), open_store(arguments)) as console:
+                return str(await imported.brought(console, arguments.file))
+
+        arguments.file = asyncio.run(bring())
+    return offline("import")(arguments)
+
+
+def _is_elsewhere(place: str) -> bool:
+    """Whether a place is ``HOST:PATH``, rather than a file of this machine."""
+    host, colon, path = place.partition(":")
+    return bool(host and colon and path) and "/" not in host and not Path(place).exists()
 
 
 def keys(arguments: argparse.Namespace) -> int:

@@ -79,6 +79,27 @@ def test_import_pins_a_file_under_its_own_or_a_given_name(world: Desk, apart: Pa
     assert {pin["name"] for pin in world.json("runs", state=apart)["pins"]} == {"before", "eval_results"}
 
 
+def test_import_brings_a_file_from_a_host_and_pins_it(world: Desk, apart: Path) -> None:
+    there = world.lab.root / "eval_results.json"
+    answer = world.json("import", f"ct129:{there}", "--as", "before", state=apart)
+    assert answer["name"] == "before"
+    assert (Path(answer["path"]) / "imported").read_bytes() == there.read_bytes()
+    assert world.json("import", f"ct129:{there}", state=apart)["name"] == "eval_results"
+    assert "before: " in world.run("show", "before", state=apart).out
+
+
+def test_import_says_of_a_host_or_file_that_is_none_what_is_wrong(world: Desk, apart: Path) -> None:
+    missing = world.run("import", "ct129:/nowhere/results.json", state=apart).failed(1)
+    assert "ct129: /nowhere/results.json does not exist" in missing
+    assert "no host 'ct12' in the config; did you mean 'ct129'?" in world.run(
+        "import", "ct12:/nowhere/results.json", state=apart
+    ).failed(1)
+    folder = world.run("import", f"ct129:{world.lab.root}", state=apart).failed(1)
+    assert "found a folder, expected a result file" in folder
+    assert "nowhere.json" in world.run("import", "nowhere.json", state=apart).failed(1)
+    assert not (apart / "pins" / "pins.json").exists()
+
+
 def test_a_pin_is_forgotten_by_its_name_and_what_it_kept_stays(world: Desk, apart: Path) -> None:
     kept = world.json("import", PREVIOUS, "--as", "before", state=apart)
     answer = world.json("pin", "--remove", "before", state=apart)

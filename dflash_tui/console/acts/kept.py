@@ -69,7 +69,8 @@ def logs(store: Store, arguments: argparse.Namespace) -> Logs:
 
 def import_result(store: Store, arguments: argparse.Namespace) -> ImportAnswer:
     """Pin a result file of any known shape."""
-    return _pinned(store, arguments.file, arguments.name or arguments.file.stem, arguments.replace)
+    file = Path(arguments.file)
+    return _pinned(store, file, arguments.name or file.stem, arguments.replace)
 
 
 def pin(store: Store, arguments: argparse.Namespace) -> ImportAnswer | UnpinAnswer:

@@ -120,14 +120,15 @@ def opened(folder: str, names: Sequence[str]) -> str:
     return posixpath.join(folder, names[0]) if len(names) == 1 else folder
 
 
-def placed(console: Console, model: str) -> tuple[Host, str]:
-    """Host and path of ``HOST:PATH``; without a host, on the evaluation host. Raises ConsoleError."""
+def placed(console: Console, model: str, what: str = "model") -> tuple[Host, str]:
+    """Host and path of ``HOST:PATH``; without a host, on the evaluation host. Raises ConsoleError, which calls it
+    `what`."""
     name, colon, path = ("", "", model) if model.startswith(("/", "~")) else model.partition(":")
     if name and not colon:
         name, path = "", model
     if not path.startswith("/"):
         raise ConsoleError(
-            f"model {model!r}: found the path {path!r}, expected an absolute one, as in HOST:/models/drafter; the "
+            f"{what} {model!r}: found the path {path!r}, expected an absolute one, as in HOST:/models/drafter; the "
             "host's own shell is not asked what ~ or a relative path means"
         )
     if not name:
@@ -135,7 +136,7 @@ def placed(console: Console, model: str) -> tuple[Host, str]:
     if name not in console.hosts:
         near = difflib.get_close_matches(name, list(console.hosts), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(console.hosts)}"
-        raise ConsoleError(f"model {model!r}: no host {name!r} in the config; {hint}")
+        raise ConsoleError(f"{what} {model!r}: no host {name!r} in the config; {hint}")
     return console.host(name), path
 
 
