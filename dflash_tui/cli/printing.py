@@ -19,7 +19,6 @@ def print_answer(answer: Any, arguments: argparse.Namespace) -> None:
     """The answer as text, or with --json as JSON, on stdout."""
     from dflash_tui.console.words import as_json, as_text
 
-    """The answer as text, or with --json as JSON, on stdout."""
     encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
     if arguments.json:
         text = as_json(answer, encoding)
@@ -32,6 +31,11 @@ def print_answer(answer: Any, arguments: argparse.Namespace) -> None:
     except OSError as error:
         give_up_stdout()
         raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def give_up_stderr() -> None:
+    """The same for narration."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def give_up_stdout() -> None:

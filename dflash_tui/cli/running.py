@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dflash_tui.cli.printing import narrate
+from dflash_tui.cli.printing import give_up_stderr, narrate
 
 if TYPE_CHECKING:
     from dflash_tui.config import Config
@@ -42,9 +42,28 @@ async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
     from dflash_tui.console.narration import narrator
 
     check_launchers(config)
-    console = Console(config, store, told=narrator(narrate), ask=terminal_ask())
+    work, gone = asyncio.current_task(), False
+
+    def say(sentence: str) -> None:
+        """Whoever listens may go away at any moment; the work ends then as at an interrupt, nothing half-begun."""
+        nonlocal gone
+        if gone:
+            return
+        try:
+            narrate(sentence)
+        except BrokenPipeError:
+            gone = True
+            give_up_stderr()
+            if work is not None:
+                work.cancel()
+
+    console = Console(config, store, told=narrator(say), ask=terminal_ask())
     try:
         yield console
+    except asyncio.CancelledError:
+        if gone:
+            raise BrokenPipeError from None
+        raise
     finally:
         await console.close()
 

@@ -95,12 +95,14 @@ class TransferEnded:
 
 @dataclass(frozen=True)
 class EvaluationStarted:
-    """The run directory exists and the harness runs detached in it."""
+    """The run directory exists and the harness runs detached in it. `begun`: who started it where that was not this
+    console just now, in words."""
 
     job: str
     run_id: str
     run_dir: str
     host: str
+    begun: str = ""
 
 
 @dataclass(frozen=True)

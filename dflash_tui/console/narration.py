@@ -18,6 +18,7 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
     told: set[tuple[str, str]] = set()
     announced: dict[str, str] = {}
     routes: dict[str, tuple[str, ...]] = {}
+    begun: dict[str, str] = {}  # by job: said once something is heard of that run, for another may answer in its place
 
     def on_one_host(job: str) -> bool:
         route = routes.get(job, ())
@@ -55,15 +56,19 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 host = routes[event.job][-1] if event.job in routes else ""
                 say(_ended(event, host))
             case happened.EvaluationStarted(_, run_id, run_dir, host):
-                say(f"run {run_id} in {host}:{run_dir}")
+                begun[event.job] = f"run {run_id} in {host}:{run_dir}"
             case happened.EvaluationAdvanced(job, run_id, _, progress, _, _) if progress:
+                if job in begun:
+                    say(begun.pop(job))
                 phase = " ".join(word for word in (progress.phase, progress.prompt) if word)
                 if progress.phase == "queued":
                     phase = f"queued behind {progress.behind or 'another run'}"
                 count = f" {progress.done}/{progress.total}" if progress.total else ""
                 tenth = 10 * progress.done // max(1, progress.total) if progress.phase == "script" else 0
                 once(job, f"{run_id} {phase} {tenth}", f"  {phase}{count}")
-            case happened.EvaluationEnded(_, run_id, _, error, existing):
+            case happened.EvaluationEnded(job, run_id, _, error, existing):
+                if job in begun:
+                    say(begun.pop(job))
                 if error is None:
                     say(f"{'already evaluated' if existing else 'finished'}: {run_id}")
             case happened.Noticed(_, sentence):

@@ -120,6 +120,7 @@ class EvaluationPane:
     run_id: str = ""
     run_dir: str = ""
     host: str = ""
+    begun: str = ""
     progress: ProgressRecord | None = None
     prompts: tuple[PromptLine, ...] = ()
     captures: bool = True
@@ -278,7 +279,9 @@ def _evaluation(pane: EvaluationPane, event: happened.Event) -> EvaluationPane:
                 captures=event.captures,
             )
         case happened.EvaluationStarted():
-            return replace(pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host)
+            return replace(
+                pane, state="running", run_id=event.run_id, run_dir=event.run_dir, host=event.host, begun=event.begun
+            )
         case happened.EvaluationAdvanced():
             blocks = (*pane.blocks, *event.blocks)
             return replace(

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import json
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast, get_args
 
 from dflash_tui.evals.errors import EndedAtLogout, EvaluationError
@@ -19,6 +20,14 @@ LET_GO_SECONDS = 4.0  # that a held run gets to write its records when it is let
 _ENDED_AT_LOGOUT = 3  # the harness's status
 
 
+@dataclass(frozen=True)
+class Begun:
+    """`run_id` of the run that works, or has answered the request; of those `beside` it that others answer, by id."""
+
+    run_id: str
+    beside: Mapping[str, str] = field(default_factory=dict)
+
+
 async def start(
     host: Host,
     python: str,
@@ -28,12 +37,12 @@ async def start(
     *,
     once: bool = False,
     beside: Sequence[str] = (),
-) -> str:
-    """Start ``evaluate`` or ``capture`` in a run directory; returns the run's id once it is detached and recorded. The
-    same process carries out the evaluations in the run directories `beside` it after that one.
+) -> Begun:
+    """Start ``evaluate`` or ``capture`` in a run directory; returns once it is detached and recorded. The same process
+    carries out the evaluations in the run directories `beside` it after that one.
 
-    With `once` a run beside it that has answered the same request, or works on it, is found by its host: its id is
-    returned then, nothing was started, and the run directory is gone. Raises EvaluationError with the harness's own
+    With `once` a run there that has answered the same request, or works on it, is found by its host: its id is returned
+    then, nothing was started for it, and the run directory is gone. Raises EvaluationError with the harness's own
     sentence when it refuses (EndedAtLogout: use `hold`), HostError when the host can't be reached.
     """
     said = await _call(host, _argv(python, harness, command, run_dir, once, beside))
@@ -46,7 +55,7 @@ async def hold(
     harness: str,
     command: str,
     run_dir: str,
-    recorded: asyncio.Future[str],
+    recorded: asyncio.Future[Begun],
     *,
     once: bool = False,
     beside: Sequence[str] = (),
@@ -107,12 +116,13 @@ def _argv(python: str, harness: str, command: str, run_dir: str, once: bool, bes
     return [python, harness, command, run_dir, *beside, *(["--once"] if once else [])]
 
 
-def _answered(host: Host, run_dir: str, said: str) -> str:
+def _answered(host: Host, run_dir: str, said: str) -> Begun:
     try:
-        answered = json.loads(said).get("answered_by")
+        told = json.loads(said)
+        beside = {str(asked): str(other) for asked, other in told.get("beside", {}).items()}
     except (ValueError, AttributeError):
         raise EvaluationError(f"{host.name}:{run_dir}: the harness answers {said[:80]!r}, expected a process") from None
-    return str(answered or posixpath.basename(run_dir))
+    return Begun(str(told.get("answered_by") or posixpath.basename(run_dir)), beside)
 
 
 async def state(host: Host, python: str, harness: str, run_dir: str) -> RunState:

@@ -4,7 +4,7 @@ survey                          JSON request on standard input, JSON answer on s
 evaluate RUN_DIR [--foreground]  carry out RUN_DIR/manifest.json, when its turn has come
 evaluate RUN_DIR RUN_DIR2 …     the same, one after the other in one process; options as for one
 evaluate RUN_DIR --once         the same, unless a run beside it answers the same request: then {"answered_by": its id}
-                                is the answer, and RUN_DIR is taken away
+                                is the answer, and RUN_DIR is taken away; of RUN_DIR2 … {"beside": {its id: that id}}
 external RUN_DIR                 the user's own script, as RUN_DIR/manifest.json asks; options as for evaluate
 external-look                    what such a run would keep safe: JSON request and answer, as survey
 recover ROOT                     put back the files that such runs below ROOT did not live to put back
@@ -20,12 +20,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import json
 import os
 import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dflash_tui.harness import attached, claim, logout, machine, process, rundir, several, turn
 from dflash_tui.harness.errors import EndedAtLogout, HarnessError, TorchMissing
@@ -122,27 +123,33 @@ def _state(run_dir: Path) -> int:
 
 
 def _once(command: str, run_dirs: list[Path]) -> int:
-    first, *beside = run_dirs
-    with claim.alone(first) as folder:
-        other = claim.same(first)
-        if not other:
-            print(_work_detached(command, run_dirs, shut=(folder,)))
-            return DONE
-        if beside:
-            _work_detached(command, beside, shut=(folder,))
-        claim.discard(first)
-        print(codec.dumps({"answered_by": other}))
+    with claim.alone(run_dirs[0]) as folder:
+        answered, left = _claimed(run_dirs)
+        begun = json.loads(_work_detached(command, left, shut=(folder,))) if left else {}
+        print(codec.dumps(answered if "answered_by" in answered else {**begun, **answered}))
         return DONE
+
+
+def _claimed(run_dirs: list[Path]) -> tuple[dict[str, Any], list[Path]]:
+    """What is told of the run directories whose requests others answer, which are taken away, and those that are left:
+    "answered_by" for the first of all, "beside" for the others."""
+    first, *_ = run_dirs
+    others = {run_dir: other for run_dir in run_dirs if (other := claim.same(run_dir))}
+    for run_dir in others:
+        claim.discard(run_dir)
+    told: dict[str, Any] = {"answered_by": others[first]} if first in others else {}
+    if beside := {run_dir.name: other for run_dir, other in others.items() if run_dir != first}:
+        told["beside"] = beside
+    return told, [run_dir for run_dir in run_dirs if run_dir not in others]
 
 
 def _held(command: str, run_dirs: list[Path], *, once: bool) -> int:
     with contextlib.ExitStack() as alone:
         if once:
             alone.enter_context(claim.alone(run_dirs[0]))
-            if other := claim.same(run_dirs[0]):
-                claim.discard(run_dirs[0])
-                print(codec.dumps({"answered_by": other}), flush=True)
-                run_dirs = run_dirs[1:]
+            answered, run_dirs = _claimed(run_dirs)
+            if answered:
+                print(codec.dumps(answered), flush=True)
         if not run_dirs:
             return DONE
         work, carry = _prepared(command, run_dirs)

@@ -28,8 +28,9 @@ def alone(run_dir: Path) -> Iterator[int]:
 
 
 def same(run_dir: Path) -> str:
-    """The newest run beside `run_dir` that has answered the same request or works on it; "" where there is none."""
-    wanted = request_id(run_dir)
+    """The newest run beside `run_dir` that has answered the same request or works on it; "" where there is none. A
+    baseline's is answered by a run of the baseline of that name alone: by its name it is looked for."""
+    wanted, baseline = request_id(run_dir), rundir.baseline(run_dir)
     if not wanted:
         return ""
     found: list[tuple[float, str]] = []
@@ -38,7 +39,9 @@ def same(run_dir: Path) -> str:
             continue
         with contextlib.suppress(OSError, HarnessError):  # not ours to read, or damaged: it answers nothing
             manifest = other / rundir.MANIFEST
-            if wanted.encode() in manifest.read_bytes() and request_id(other) == wanted and _answers(other):
+            if wanted.encode() not in manifest.read_bytes() or request_id(other) != wanted:
+                continue
+            if rundir.baseline(other) == baseline and _answers(other):
                 found.append((manifest.stat().st_mtime, other.name))
     return max(found)[1] if found else ""
 

@@ -71,14 +71,15 @@ def read(path: Path, kind: type[codec.T]) -> codec.T:
         raise HarnessError(str(error)) from error
 
 
-def is_baseline(run_dir: Path) -> bool:
-    """Whether a run is a configured baseline's; False where its request can't be read (whoever carries it out says
-    so)."""
+def baseline(run_dir: Path) -> str:
+    """The configured baseline that a run is of; "" for any other, and where its request can't be read (whoever carries
+    it out says so)."""
     try:
         data = json.loads((run_dir / MANIFEST).read_bytes())
     except (OSError, ValueError):
-        return False
-    return isinstance(data, dict) and bool(data.get("baseline"))
+        return ""
+    name = data.get("baseline") if isinstance(data, dict) else None
+    return name if isinstance(name, str) else ""
 
 
 def threads_wanted(run_dir: Path, file: str) -> int:

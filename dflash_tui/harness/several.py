@@ -43,7 +43,7 @@ class _Several:
         self._over = False  # a signal that named no run: the process was to end
 
     def carry_out(self, work: Callable[[Path], None], started: Callable[[], None]) -> int:
-        leads = not rundir.is_baseline(self._first)
+        leads = not rundir.baseline(self._first)
 
         def begun() -> None:
             self._queue()

@@ -38,7 +38,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("transfer", ("3",), "Transfer", "The transfer, full screen: each hop, sizes, hashes", "Look"),
     Action("evaluation", ("4",), "Evaluation", "The evaluation, full screen: plan, prompts, log", "Look"),
     Action("results", ("5",), "Results", "The results, full screen: every metric, prompt and caveat", "Look"),
-    Action("zoom", ("z", "enter"), "Zoom", "The focused panel full screen, and back", "Look", 6),
+    Action("zoom", ("z", "enter"), "Zoom", "The focused panel full screen, and back", "Look", 7),
     Action(
         "evaluate-quick", ("e",), "Evaluate",
         "Evaluate the newest checkpoint, quick preset: 3 prompts × 15 blocks; moves it first if it has to move",
@@ -59,12 +59,12 @@ ACTIONS: tuple[Action, ...] = (
         "Evaluate the newest checkpoint like the baseline: on its prompts, blocks, block size, anchors, hidden states",
         "Do", None, "evaluate-like",
     ),
-    Action("fetch", ("t",), "Fetch", "Move the newest complete checkpoint to the evaluation host", "Do", 3, "fetch"),
+    Action("fetch", ("t",), "Fetch", "Move the newest complete checkpoint to the evaluation host", "Do", 4, "fetch"),
     Action(
         "capture", ("c",), "Capture", "Make the missing hidden states with the target, so that more prompts count",
-        "Do", 4, "capture",
+        "Do", 5, "capture",
     ),
-    Action("pin", ("b",), "Pin", "Pin the shown result as a baseline, its records kept read-only", "Do", 5, "pin"),
+    Action("pin", ("b",), "Pin", "Pin the shown result as a baseline, its records kept read-only", "Do", 6, "pin"),
     Action(
         "common", ("m",), "Common", "Compare on what both measured: common prompts, common horizon; again: on all",
         "Do", None, "common",
@@ -72,7 +72,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("reconnect", ("R",), "Reconnect", "Try the lost connection again now", "Do", None, "reconnect"),
     Action(
         "stop", ("K",), "Stop", "Stop the running evaluation or transfer; what was measured or moved is kept",
-        "Do", None, "stop", confirm="Stop what runs now?",
+        "Do", 3, "stop", confirm="Stop what runs now?",
     ),
     Action("up", ("up", "k"), "Up", "One line up", "In a pane", palette=False),
     Action("down", ("down", "j"), "Down", "One line down", "In a pane", palette=False),
@@ -80,16 +80,16 @@ ACTIONS: tuple[Action, ...] = (
     Action("page-down", ("pagedown",), "Page down", "One page down", "In a pane", palette=False),
     Action("top", ("home", "g"), "Top", "To the first line", "In a pane", palette=False),
     Action("bottom", ("end", "G"), "Bottom", "To the last line", "In a pane", palette=False),
-    Action("follow", ("f",), "Follow", "Hold the log still, or follow it again", "In a pane", 7),
-    Action("copy", ("y",), "Copy", "Copy what the focused panel points at; it says what and where to", "In a pane", 8),
+    Action("follow", ("f",), "Follow", "Hold the log still, or follow it again", "In a pane", 8),
+    Action("copy", ("y",), "Copy", "Copy what the focused panel points at; it says what and where to", "In a pane", 9),
     Action("next-pane", ("tab",), "Next", "Focus the next panel", "In a pane", palette=False),
     Action("previous-pane", ("shift+tab",), "Previous", "Focus the previous panel", "In a pane", palette=False),
     Action("back", ("escape",), "Back", "One step back: dialog, then zoom", "The app", palette=False),
     Action("theme", (), "Theme", "Use the next theme", "The app"),
-    Action("help", ("question_mark",), "Help", "The keys, the words used here, what was said lately", "The app", 9),
+    Action("help", ("question_mark",), "Help", "The keys, the words used here, what was said lately", "The app", 10),
     Action("palette", ("ctrl+p",), "Palette", "Find any action by name", "The app", palette=False),
     Action(
-        "quit", ("q", "ctrl+q"), "Quit", "Leave; asks only while a transfer or an evaluation runs", "The app", 10,
+        "quit", ("q", "ctrl+q"), "Quit", "Leave; asks only while a transfer or an evaluation runs", "The app", 11,
     ),
 )  # fmt: skip
 

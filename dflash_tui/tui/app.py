@@ -22,12 +22,12 @@ from dflash_tui.tui.actions import ACTIONS, BY_ID, Action
 from dflash_tui.tui.contract import ConsoleLike
 from dflash_tui.tui.lines import Line, clean, line
 from dflash_tui.tui.screens.overview import VIEWS, Overview
+from dflash_tui.tui.stopping import RUNNING, stopping
 from dflash_tui.tui.theme import DEFAULT, PLAIN, find_theme, load_themes, plain_theme, shipped_folder, textual_theme
 
 FLUSH_SECONDS = 0.25  # screens change at most four times a second
 FAR = 1_000_000  # lines: beyond either end of anything
 MOVES = {"up": -1, "down": 1, "page-up": -10, "page-down": 10, "top": -FAR, "bottom": FAR}
-RUNNING = ("planning", "running", "capturing")
 
 Connect = Callable[[], Awaitable["ConsoleLike | None"]]
 
@@ -227,11 +227,8 @@ class DflashApp(App[None]):
             return
         from dflash_tui.tui.screens.confirm import Confirm
 
-        transfer = self.newest.transfer
-        moving = transfer.state in RUNNING and bool(transfer.route)
-        host = transfer.route[-1] if moving else self.newest.evaluation.host
-        kept = "the transfer ends; what it moved is kept" if moving else "the evaluation ends; what it measured is kept"
-        question = Confirm(action.confirm, (line(kept),), host)
+        asked, said, host = stopping(self.newest)
+        question = Confirm(asked, said, host)
         self.push_screen(question, lambda yes: self._begin(action.act, action.options) if yes else None)
 
     def _begin(self, act: str, options: Mapping[str, Any]) -> None:

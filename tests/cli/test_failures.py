@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.world import Desk
+from tests.workstation import line_with
 
 ONLINE = (("status",), ("checkpoints",), ("fetch",), ("eval",), ("logs",))
 
@@ -194,6 +195,20 @@ def test_a_reader_that_goes_away_is_no_traceback(world: Desk) -> None:
     command.stdout.close()
     assert command.wait(timeout=60) == 1
     assert command.stderr.read() == ""
+
+
+def test_a_reader_that_goes_away_before_a_run_begins_leaves_none_that_never_begins(world: Desk, apart: Path) -> None:
+    before = world.run_dirs()
+    command = world.begin("eval", "--block-size", "4", "--json", state=apart)
+    line_with(command.stderr, "block size 4")  # the plan: the run is made next
+    assert command.stderr is not None
+    command.stderr.close()
+    assert command.wait(timeout=60) == 1
+    for run_id in world.run_dirs() - before:
+        assert (world.evaluations / "runs" / run_id / "process.json").exists()
+    assert {run["run_id"] for run in world.json("runs", state=apart)["runs"]} == world.run_dirs() - before
+    for run_id in world.run_dirs() - before:
+        world.run("show", run_id, state=apart)  # it is waited for
 
 
 def test_a_full_disk_under_stdout_is_one_sentence(world: Desk) -> None:

@@ -110,7 +110,7 @@ def test_an_interrupt_is_exit_130_and_leaves_the_run_going(started: Started) -> 
     assert started.command.returncode == 130
     assert out == ""
     assert err.splitlines()[-2:] == [
-        f"{started.run_id} goes on at ct129; the same request finds it again",
+        f"{started.run_id} goes on at ct129; the same request, or dflash-tui show {started.run_id}, follows it",
         "interrupted",
     ]
     assert Path(f"/proc/{started.pid}").exists()

@@ -20,6 +20,8 @@ from dflash_tui.console.acts import baselines, kept, reattach
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.shown import show_newest
 from dflash_tui.console.console import Console
+from dflash_tui.console.narration import narrator
+from dflash_tui.evals import rundir
 from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.evals.survey import survey
 from dflash_tui.hosts.base import Host
@@ -30,6 +32,7 @@ from dflash_tui.records.requests import SurveyRequest
 from dflash_tui.records.survey import Survey
 from dflash_tui.results.baselines import resolve, runs_of
 from dflash_tui.results.caveats import caveats_of
+from dflash_tui.results.store import Store
 from tests.console.world import Bench, bench
 
 
@@ -120,6 +123,50 @@ async def test_its_answer_is_used_again_and_its_files_are_not_hashed_again(
     comparison = console.state.results.comparison
     assert comparison is not None
     assert comparison.pairing == "anchors"
+
+
+async def test_what_a_colleague_has_evaluated_beside_the_same_request_is_used_too(tiny: Bench) -> None:
+    console = configured(tiny, BaselineConfig("published", drafter=str(drafter(tiny, "published"))))
+    first = await evaluate(console)
+    runs = tiny.root / "lab" / "eval" / "runs"
+    made = sorted(path.name for path in runs.iterdir())
+    said: list[str] = []
+    other = Console(console.config, Store(tiny.root / "other"), console.hosts, told=narrator(said.append))
+    again = await evaluate(other)
+    assert (again.run_id, again.existing) == (first.run_id, True)
+    assert sorted(path.name for path in runs.iterdir()) == made
+    assert sorted(run.run_id for run in other.store.runs()) == made
+    assert other.state.results.previous is not None
+    assert other.state.results.previous.name == "published"
+    assert {line.split()[1] for line in said if line.startswith("run ")} <= set(made)
+    third = Console(console.config, Store(tiny.root / "third"), console.hosts)
+    new = await evaluate(third, model=str(drafter(tiny, "another")))
+    assert not new.existing
+    assert third.state.results.previous is not None
+    assert third.state.results.previous.name == "published"
+    assert sorted(path.name for path in runs.iterdir()) == sorted((*made, new.run_id))
+
+
+async def test_who_is_cancelled_before_a_run_begins_leaves_none(tiny: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    console = configured(tiny, BaselineConfig("published", drafter=str(drafter(tiny, "published"))))
+    reached, go_on = asyncio.Event(), asyncio.Event()
+    write = rundir.write_manifest
+
+    async def slow(host: Host, run_dir: str, manifest: Manifest) -> None:
+        await write(host, run_dir, manifest)
+        reached.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(rundir, "write_manifest", slow)
+    job = asyncio.create_task(evaluate(console))
+    await asyncio.wait_for(reached.wait(), 60)
+    job.cancel()
+    go_on.set()
+    await asyncio.wait({job})
+    assert job.cancelled()
+    assert list((tiny.root / "lab" / "eval" / "runs").iterdir()) == []
+    assert console.store.runs() == ()
+    assert console.state.evaluation.error == "stopped before it was started"
 
 
 async def test_another_block_size_or_other_weights_are_another_request(tiny: Bench) -> None:

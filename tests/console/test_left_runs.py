@@ -73,7 +73,8 @@ def run_dirs(tiny: Bench) -> set[str]:
 
 async def test_leaving_says_that_the_run_goes_on_and_how_it_is_found(tiny: Bench) -> None:
     run_dir = await left(tiny)
-    assert f"{run_dir.name} goes on at lab; the same request finds it again" in notices(tiny)
+    found = f"the same request, or dflash-tui show {run_dir.name}, follows it"
+    assert f"{run_dir.name} goes on at lab; {found}" in notices(tiny)
 
 
 async def test_the_same_request_follows_the_run_that_still_works_on_it(tiny: Bench) -> None:

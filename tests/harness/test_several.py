@@ -141,6 +141,30 @@ def test_with_once_a_request_that_is_answered_leaves_the_baselines_to_be_evaluat
     assert ended(other).state == "finished"
 
 
+def test_with_once_a_baseline_that_another_has_answered_is_not_evaluated_again(tiny: World) -> None:
+    first, known = tiny.write(), beside(tiny, "published")
+    assert harness("evaluate", first, known, "--foreground").returncode == 0
+
+    def asked(name: str, baseline: str = "", request: str = tiny.manifest.request_id) -> Path:
+        run_dir = tiny.root / "runs" / name
+        (run_dir / "checkpoint").mkdir(parents=True)
+        shutil.copy(tiny.case.folder / "model.safetensors", run_dir / "checkpoint" / "model.safetensors")
+        linked = replace(tiny.manifest.checkpoint, linked="checkpoint/model.safetensors")
+        changed = replace(tiny.manifest, run_id=name, baseline=baseline, request_id=request, checkpoint=linked)
+        rundir.write(run_dir / rundir.MANIFEST, changed)
+        return run_dir
+
+    answer = harness("evaluate", asked("again"), asked("published-2", "published"), "--once")
+    assert json.loads(answer.stdout) == {"answered_by": first.name, "beside": {"published-2": "published"}}
+    assert not (tiny.root / "runs" / "published-2").exists()
+    other, named = asked("other", request="other"), asked("otherwise", "otherwise")
+    answer = harness("evaluate", other, asked("published-3", "published"), named, "--once")
+    told = json.loads(answer.stdout)
+    assert told["beside"] == {"published-3": "published"}  # of another name it is another baseline's
+    assert told["pid"] == rundir.read(other / rundir.PROCESS, ProcessRecord).pid
+    assert (ended(other).state, ended(named).state) == ("finished", "finished")
+
+
 MAPPED = """
 import json, os, sys
 opened = []

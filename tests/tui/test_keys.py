@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from textual.events import MouseScrollUp
@@ -194,6 +195,31 @@ async def test_stopping_asks_with_the_host_and_begins_only_after_yes(monkeypatch
         clock[0] += 1.0
         await pilot.press("y")
     assert session.console.begun == [("stop", {})]
+
+
+async def test_stopping_names_the_run_what_it_is_and_who_started_it() -> None:
+    state = story.running()
+    session = Session(state)
+    async with session.run() as pilot:
+        await pilot.press("K")
+        await pilot.pause()
+        assert f"Stop moving {state.transfer.name}?" in _text(session.app)
+    state, pane = replace(state, transfer=replace(state.transfer, state="done")), state.evaluation
+    for begun, said in (("", "started here"), ("started from another workstation", "started from another workstation")):
+        session = Session(replace(state, evaluation=replace(pane, begun=begun)))
+        async with session.run() as pilot:
+            await pilot.press("K")
+            await pilot.pause()
+            for words in (pane.run_id, pane.label, pane.preset, said):
+                assert words in _text(session.app)
+
+
+async def test_the_key_bar_has_the_key_that_stops_while_something_runs() -> None:
+    for state, shown in ((story.running(), True), (story.finished(), False)):
+        session = Session(state)
+        async with session.run() as pilot:
+            await pilot.pause()
+            assert ("stop" in {action.id for action in session.app.overview.available()}) is shown
 
 
 async def test_stopping_nothing_asks_nothing() -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts.follow import ask, follow, held, start
-from dflash_tui.console.acts.reattach import begun, take_over
+from dflash_tui.console.acts.follow import LAUNCH_SECONDS, ask, follow, held, start
+from dflash_tui.console.acts.reattach import EARLIER, ELSEWHERE, begun, take_over
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.errors import EvaluationError, RunEnded
@@ -57,11 +58,13 @@ async def carry(
     harness: str,
     create: Callable[[], Awaitable[tuple[str, str]]],
     beside: Callable[[], Awaitable[Sequence[str]]] | None = None,
+    taken: Callable[[str, str, str], None] | None = None,
     *,
     again: bool,
 ) -> Evaluated:
     """Have `request` answered by the harness's `command`. `create` makes the run directory; its id and path. `beside`
-    makes those that the same process carries out after it; their paths.
+    makes those that the same process carries out after it; their paths. Where another run answers one of these, `taken`
+    is called with the id that was made, the other's and its directory.
 
     Nothing is created when the request was answered before, or is worked on by a run that was left (that is followed
     then), unless `again`. Raises TROUBLE.
@@ -72,22 +75,51 @@ async def carry(
     if not again and (left := await begun(console, harness, request)):
         if left.ended:
             return existing(console, job, left.run_id)
-        console.emit(happened.EvaluationStarted(job, left.run_id, left.run_dir, host.name))
+        console.emit(happened.EvaluationStarted(job, left.run_id, left.run_dir, host.name, EARLIER))
         console.emit(happened.Noticed("info", f"{left.run_id} works on the same request already; it is followed"))
         return await followed(console, job, left.run_id, left.run_dir, harness, existing=True)
-    run_id, run_dir = await create()
-    others = await beside() if beside is not None else ()
+    run_id, run_dir, *others = await _made(console, create, beside)
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     try:
         works = await start(console, command, run_id, run_dir, harness, once=not again, beside=others)
     except EvaluationError:
         await ask(console, run_dir, harness, console.store.run_folder(run_id))  # its log and its end come home
         raise
-    if works != run_id:
-        run_dir = await take_over(console, run_id, works)
-        console.emit(happened.EvaluationStarted(job, works, run_dir, host.name))
-        return await followed(console, job, works, run_dir, harness, existing=True)
+    for dropped, other in works.beside.items():
+        other_dir = await take_over(console, dropped, other)
+        if taken is not None:
+            taken(dropped, other, other_dir)
+    if works.run_id != run_id:
+        run_dir = await take_over(console, run_id, works.run_id)
+        console.emit(happened.EvaluationStarted(job, works.run_id, run_dir, host.name, ELSEWHERE))
+        return await followed(console, job, works.run_id, run_dir, harness, existing=True)
     return await followed(console, job, run_id, run_dir, harness, existing=False)
+
+
+async def _made(
+    console: Console,
+    create: Callable[[], Awaitable[tuple[str, str]]],
+    beside: Callable[[], Awaitable[Sequence[str]]] | None,
+) -> tuple[str, ...]:
+    """The run's id, its directory and those beside it. Who is cancelled meanwhile leaves none of them: nothing would
+    ever begin in them."""
+
+    async def make() -> tuple[str, ...]:
+        return (*await create(), *(await beside() if beside is not None else ()))
+
+    making = asyncio.create_task(make(), name="make")
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await asyncio.wait({making}, timeout=LAUNCH_SECONDS)
+        making.cancel()
+        (made,) = await asyncio.gather(making, return_exceptions=True)
+        if not isinstance(made, BaseException):
+            with suppress(*TROUBLE):
+                await console.evaluation_host.run(["rm", "-rf", "--", *made[1:]])
+                for run_dir in made[1:]:
+                    console.store.forget(posixpath.basename(run_dir))
+        raise
 
 
 async def followed(console: Console, job: str, run_id: str, run_dir: str, harness: str, *, existing: bool) -> Evaluated:
@@ -116,7 +148,8 @@ def tell_left(console: Console, job: str) -> None:
     if pane.job != job or pane.state != "running":
         console.emit(happened.EvaluationEnded(job, "", "stopped", error="stopped before it was started"))
         return
-    found = "it ends when this console closes" if held(console, pane.run_id) else "the same request finds it again"
+    follows = f"the same request, or dflash-tui show {pane.run_id}, follows it"
+    found = "it ends when this console closes" if held(console, pane.run_id) else follows
     sentence = f"{pane.run_id} goes on at {pane.host}; {found}"
     console.emit(happened.Noticed("info", sentence))
     console.emit(happened.EvaluationEnded(job, pane.run_id, "stopped", error=sentence))

@@ -13,6 +13,7 @@ from dflash_tui.console.acts.beside import Beside
 from dflash_tui.console.acts.carry import Evaluated, asked, carry
 from dflash_tui.console.acts.follow import start
 from dflash_tui.console.acts.like import like_of, preset_of, shown_baseline
+from dflash_tui.console.acts.reattach import take_over
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.acts.subject import Subject, of_model, of_training
 from dflash_tui.console.acts.survey import Asked, look
@@ -143,7 +144,9 @@ async def _carried_out(
 
     request = plan.manifest.request_id
     try:
-        done = await carry(console, job, "evaluate", request, harness, create, aside, again=again)
+        done = await carry(
+            console, job, "evaluate", request, harness, create, aside, lambda *words: _take(made, *words), again=again
+        )
     except EvaluationError:
         for run_id, run_dir in made.values():  # they have ended with it
             await beside.bring_end(console, harness, run_id, run_dir)
@@ -156,6 +159,11 @@ async def _carried_out(
     evaluation = baselines.as_of_now(console, done.evaluation)
     show(console, evaluation)
     return replace(done, evaluation=evaluation)
+
+
+def _take(made: Made, dropped: str, run_id: str, run_dir: str) -> None:
+    """A run that another console began stands in the place of one that was made for the same baseline."""
+    made.update({name: (run_id, run_dir) for name, (known, _) in made.items() if known == dropped})
 
 
 async def _made(console: Console, others: tuple[Beside, ...]) -> Made:
@@ -177,7 +185,11 @@ async def _started(console: Console, harness: str, others: tuple[Beside, ...]) -
         return made
     (run_id, run_dir), *rest = made.values()
     try:
-        await start(console, "evaluate", run_id, run_dir, harness, beside=[folder for _, folder in rest])
+        beside_it = [folder for _, folder in rest]
+        works = await start(console, "evaluate", run_id, run_dir, harness, once=True, beside=beside_it)
+        taken = {**works.beside, **({run_id: works.run_id} if works.run_id != run_id else {})}
+        for dropped, other in taken.items():
+            _take(made, dropped, other, await take_over(console, dropped, other))
     except TROUBLE as error:
         console.emit(happened.Noticed("warn", f"baselines are not evaluated: {error}"))
         for other_id, other_dir in made.values():

@@ -11,6 +11,7 @@ from dflash_tui.console import events as happened
 from dflash_tui.evals import launch
 from dflash_tui.evals.attach import Attachment, RunUpdate
 from dflash_tui.evals.errors import EndedAtLogout
+from dflash_tui.evals.launch import Begun
 from dflash_tui.hosts.base import HostUnreachable
 from dflash_tui.hosts.launchers import parse_prefix
 
@@ -55,9 +56,9 @@ async def start(
     *,
     once: bool = False,
     beside: Sequence[str] = (),
-) -> str:
-    """Start ``evaluate`` or ``capture`` detached; the id of the run that works, which with `once` may be another one
-    (see `launch.start`). A link that breaks meanwhile is no failure: whether work has begun only its host knows, so it
+) -> Begun:
+    """Start ``evaluate`` or ``capture`` detached; the run that works, which with `once` may be another one (see
+    `launch.start`). A link that breaks meanwhile is no failure: whether work has begun only its host knows, so it
     is not started twice but followed.
 
     Where nothing can be left running the run is held by a job of this console, and that is said. Raises HostError,
@@ -79,14 +80,14 @@ async def start(
             return _uncertain(console, run_id, error)
         except EndedAtLogout as error:
             why = str(error)
-    recorded: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    recorded: asyncio.Future[Begun] = asyncio.get_running_loop().create_future()
     console.do(launch.hold(*words, recorded, once=once, beside=beside), _held(run_id))
     try:
         works = await asyncio.shield(recorded)
     except HostUnreachable as error:
         return _uncertain(console, run_id, error)
-    if works == run_id or beside:
-        sentence = f"{why}: {works} ends when this console closes or the link breaks"
+    if works.run_id == run_id or len(beside) > len(works.beside):
+        sentence = f"{why}: {works.run_id} ends when this console closes or the link breaks"
         console.emit(happened.Noticed("warn", sentence))
     return works
 
@@ -111,10 +112,10 @@ def held(console: Console, run_id: str) -> bool:
     return console.does(_held(run_id))
 
 
-def _uncertain(console: Console, run_id: str, error: HostUnreachable) -> str:
+def _uncertain(console: Console, run_id: str, error: HostUnreachable) -> Begun:
     sentence = f"{error}; whether {run_id} has begun is asked when {console.evaluation_host.name} answers again"
     console.emit(happened.Noticed("warn", sentence))
-    return run_id
+    return Begun(run_id)
 
 
 async def ask(console: Console, run_dir: str, harness: str, home: Path) -> RunUpdate:

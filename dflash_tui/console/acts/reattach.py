@@ -23,6 +23,9 @@ from dflash_tui.results.store import Store, StoredRun
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
+EARLIER = "started from this workstation before, or by another console on it"
+ELSEWHERE = "started from another workstation"
+
 
 @dataclass(frozen=True)
 class Left:
@@ -106,7 +109,7 @@ async def reattach(console: Console, run_id: str) -> None:
                 captures=all(fact.kind != CAPTURE_REFUSED for fact in manifest.facts),
             )
         )
-        console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
+        console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name, EARLIER))
         try:
             harness = await ship(host, console.evaluation.root)
             ended = await ask(console, run_dir, harness, home)

@@ -12,6 +12,7 @@ from textual.screen import Screen
 from dflash_tui.console.state import State
 from dflash_tui.tui.actions import ACTIONS, Action
 from dflash_tui.tui.arrange import FOLDED, arrange
+from dflash_tui.tui.stopping import RUNNING
 from dflash_tui.tui.widgets.evaluation import EvaluationPanel
 from dflash_tui.tui.widgets.header import Header
 from dflash_tui.tui.widgets.keybar import KeyBar
@@ -83,7 +84,9 @@ class Overview(Screen[None]):
         panel = self.focused_panel
         has_log = panel is not None and panel.zoomed and panel.log_of(self._state) is not None
         has_copy = panel is not None and panel.drawing.copies is not None
-        hidden = {"follow": not has_log, "copy": not has_copy, "pin": self._state.results.current is None}
+        runs = any(pane.state in RUNNING for pane in (self._state.transfer, self._state.evaluation))
+        pinned = self._state.results.current is None
+        hidden = {"follow": not has_log, "copy": not has_copy, "pin": pinned, "stop": not runs}
         return tuple(action for action in ACTIONS if not hidden.get(action.id, False))
 
     def shown_errors(self) -> tuple[str, ...]:
