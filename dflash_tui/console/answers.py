@@ -51,10 +51,11 @@ class Entry:
 
 @dataclass(frozen=True)
 class Status:
-    """``status``: the training's log as read once. `seconds` since the newest logged step;
-    `steps_behind` is live step minus newest complete checkpoint's, null where that is ahead of the log; `eta_seconds`
-    and `steps_per_second` come from the log's time stamps, or are null; a stalled training has no ETA. `problems`: what
-    could not be read, as sentences."""
+    """``status``: the training's log as read once. `state`: waiting (for a first step), live, stale, presumed dead,
+    failed or finished; `trouble`: why it is not well, as sentences, also where its loss is not a number (`loss` is null
+    then). `seconds` since the log was last written to; `steps_behind` is live step minus newest complete checkpoint's,
+    null where that is ahead; `eta_seconds` and `steps_per_second` come from the log's time stamps, or are null; a
+    stalled training has no ETA. `problems`: what could not be read, as sentences."""
 
     training: str
     host: str
@@ -71,6 +72,8 @@ class Status:
     newest_saved: SavedCheckpoint | None
     steps_behind: int | None
     problems: tuple[str, ...] = ()
+    state: str = "live"
+    trouble: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

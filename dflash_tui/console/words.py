@@ -109,10 +109,14 @@ def _status(answer: answers.Status) -> Iterable[str]:
     total = f"/{answer.total:,}" if answer.total else ""
     age = f", {ago(answer.seconds)}" if answer.seconds is not None else ""
     yield f"{answer.training} on {answer.host}: " + (
-        f"step {answer.step:,}{total}{age}" if answer.step is not None else _without_step(answer)
+        f"step {answer.step:,}{total}{age}{_state(answer)}" if answer.step is not None else _without_step(answer)
     )
-    if answer.loss is not None:
-        yield f"loss {answer.loss:.4f}" + (f"  lr {answer.lr:.2e}" if answer.lr is not None else "")
+    for sentence in answer.trouble:
+        yield f"{GLYPHS['block']} {sentence}"
+    loss = f"loss {answer.loss:.4f}" if answer.loss is not None else ""
+    lr = f"lr {answer.lr:.2e}" if answer.lr is not None else ""
+    if loss or lr:
+        yield "  ".join(part for part in (loss, lr) if part)
     if answer.throughput:
         yield f"{answer.throughput['value']:,.0f} {answer.throughput['unit']} ({answer.throughput['scope']} scope)"
     if answer.eta_seconds is not None:
@@ -129,6 +133,10 @@ def _status(answer: answers.Status) -> Iterable[str]:
         yield f"last line: {answer.last_line}"
     for problem in answer.problems:
         yield f"{GLYPHS['warn']} {problem}"
+
+
+def _state(answer: answers.Status) -> str:
+    return "" if answer.state in ("live", "waiting") else f", {answer.state}"
 
 
 def _without_step(answer: answers.Status) -> str:

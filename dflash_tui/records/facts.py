@@ -27,8 +27,8 @@ class Fact:
 
     ``eval.block_size``           int, tokens in a block as evaluated (anchor included)
     ``eval.anchors``              {policy, per_prompt}: how anchors were chosen
-    ``train.block_size``          int, of the trainer's arguments, its log, or what describes the drafter (the newest counts;
-                                  of the last only where the others say none)
+    ``train.block_size``          int, of the trainer's arguments, its log, or (where these say none) what
+                                  describes the drafter
     ``train.live``                {step, total, line, line_number, at}: the newest logged step at plan time
     ``train.newest_saved``        int, step of the newest complete checkpoint at plan time
     ``checkpoint.step``           int

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dflash_tui.console.state import State
 from dflash_tui.tui import formats
 from dflash_tui.tui.lines import Line, line
-from dflash_tui.watch.progress import line_age, stalled, step_age
-
-DEAD_AFTER = 600.0  # seconds of silence after which a training is presumed dead
+from dflash_tui.watch.progress import condition, line_age, step_age
 
 
 def status(state: State) -> Line:
@@ -22,18 +20,20 @@ def status(state: State) -> Line:
         return line(("○ connecting" if host is None or host.link == "connecting" else "○ waiting for the log", "muted"))
     if progress.waiting:
         return line(("○ no log", "warn"))
-    if progress.phase == "finished" or progress.finished:
-        return line(("■ finished", "strong"))
-    if progress.phase == "failed":
-        return line(("✖ failed", "bad"))
-    silent = step_age(progress, state.now)
-    if stalled(progress, state.now) and silent is not None:
-        if silent >= DEAD_AFTER:
-            return line((f"✖ presumed dead, silent {formats.age(silent)}", "bad"))
-        return line((f"◐ stale {formats.age(silent)}", "warn"))
-    if progress.phase in ("waiting", "setup"):
-        return line(("● live", "ok"), (f" {progress.phase}", "muted"))
-    return line(("● live", "ok"))
+    silent = formats.age(step_age(progress, state.now))
+    match condition(progress, state.now):
+        case "finished":
+            return line(("■ finished", "strong"))
+        case "failed":
+            return line(("✖ failed", "bad"))
+        case "presumed dead":
+            return line((f"✖ presumed dead, silent {silent}", "bad"))
+        case "stale":
+            return line((f"◐ stale {silent}", "warn"))
+        case "waiting":
+            return line(("● live", "ok"), (f" {progress.phase}", "muted"))
+        case _:
+            return line(("● live", "ok"))
 
 
 def trip(state: State) -> Line | None:

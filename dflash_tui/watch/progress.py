@@ -14,6 +14,9 @@ HISTORY_LIMIT = 2000  # points kept for a chart
 STALL_FLOOR = 60.0  # seconds without a new step that are never called a stall
 STALL_FACTOR = 6.0  # median step intervals without a new step that are
 
+DEAD_AFTER = 600.0  # seconds without a new step after which a stalled training is presumed dead
+
+Condition = Literal["waiting", "live", "stale", "presumed dead", "failed", "finished"]
 Phase = Literal["waiting", "setup", "training", "evaluating", "saving", "finished", "failed"]
 RateBasis = Literal["observed", "log", "bar"]
 
@@ -122,6 +125,17 @@ def stalled(progress: Progress, now: float) -> bool:
     """No new step for `stall_after` seconds, though the training has neither finished nor failed."""
     age = step_age(progress, now)
     return age is not None and age > progress.stall_after and progress.phase not in ("finished", "failed")
+
+
+def condition(progress: Progress, now: float) -> Condition:
+    """Whether the training is alive, as far as its log tells."""
+    if progress.phase == "finished" or progress.finished:
+        return "finished"
+    if progress.phase == "failed":
+        return "failed"
+    if stalled(progress, now):
+        return "presumed dead" if (step_age(progress, now) or 0.0) >= DEAD_AFTER else "stale"
+    return "waiting" if progress.phase in ("waiting", "setup") else "live"
 
 
 Dater = Callable[[datetime], "float | None"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from dflash_tui.config import BaselineConfig
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import headless
 from dflash_tui.console.errors import ConsoleError
+from dflash_tui.console.words import as_text
 from dflash_tui.results.errors import ResultError
 from tests.console.test_baseline_drafters import configured, drafter
 from tests.console.world import Bench, bench
@@ -47,6 +49,42 @@ async def test_a_training_that_fell_silent_has_an_age_and_no_eta(tiny: Bench) ->
     answer = await headless.status(tiny.console, EVAL)
     assert answer.eta_seconds is None
     assert answer.seconds == pytest.approx(2 * 86400, abs=60)
+
+
+def logged(tiny: Bench, text: str, age: float = 0.0) -> None:
+    log = tiny.workspace / "train.log"
+    log.write_text(text)
+    os.utime(log, (time.time() - age, time.time() - age))
+
+
+async def test_status_tells_a_loss_that_is_no_number(tiny: Bench) -> None:
+    logged(tiny, "step=5998/20000 loss=2.0 lr=1e-4\nstep=5999/20000 loss=nan lr=1e-4\n")
+    answer = await headless.status(tiny.console, EVAL)
+    assert (answer.loss, answer.state, answer.trouble) == (None, "live", ("loss is not a number since step 5,999",))
+    text = as_text(answer)
+    assert "✖ loss is not a number since step 5,999\nlr 1.00e-04" in text
+
+
+async def test_status_tells_a_failure_and_takes_its_age_from_the_file(tiny: Bench) -> None:
+    lines = "[2026-05-21 09:36:25] step=5329/20000 loss=2.0\ntorch.cuda.OutOfMemoryError: CUDA out of memory\n"
+    logged(tiny, lines, age=120)
+    answer = await headless.status(tiny.console, EVAL)
+    assert answer.state == "failed"
+    assert answer.seconds == pytest.approx(120, abs=30)
+    assert len(answer.trouble) == 1
+    assert answer.trouble[0].startswith("failed: ")
+    assert "out of memory" in answer.trouble[0].lower()
+    assert re.search(r"step 5,329/20,000, 2 min ago, failed\n✖ failed: .*memory", as_text(answer))
+
+
+async def test_status_tells_that_a_training_stands_still(tiny: Bench) -> None:
+    steps = "".join(f"step={step}/20000 loss=2.0\n" for step in range(1, 9))
+    logged(tiny, steps, age=300)
+    answer = await headless.status(tiny.console, EVAL)
+    assert (answer.state, answer.trouble) == ("stale", ("stale: no new step for 5 min",))
+    assert "✖ stale: no new step for 5 min" in as_text(answer)
+    logged(tiny, steps, age=3600)
+    assert (await headless.status(tiny.console, EVAL)).state == "presumed dead"
 
 
 async def test_a_misspelt_baseline_costs_no_evaluation(tiny: Bench) -> None:

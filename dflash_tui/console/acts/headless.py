@@ -28,6 +28,7 @@ from dflash_tui.console.answers import (
 )
 from dflash_tui.console.console import Console
 from dflash_tui.console.errors import ConsoleError
+from dflash_tui.console.quantities import ago
 from dflash_tui.evals.errors import EvaluationError
 from dflash_tui.hosts.base import HostError
 from dflash_tui.records.codec import to_data
@@ -35,7 +36,7 @@ from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
 from dflash_tui.watch.follow import TAIL
 from dflash_tui.watch.lines import LineSplitter
-from dflash_tui.watch.progress import Progress, step_age
+from dflash_tui.watch.progress import Progress, condition, line_age, step_age
 
 
 async def status(console: Console, arguments: argparse.Namespace) -> Status:
@@ -59,11 +60,30 @@ async def status(console: Console, arguments: argparse.Namespace) -> Status:
         eta_seconds=None if progress.stalled else progress.eta_seconds,
         phase=progress.phase,
         last_line=progress.last_line.text if progress.last_line else "",
-        seconds=step_age(progress, console.clock()),
+        seconds=line_age(progress, console.clock()),
         newest_saved=newest,
         steps_behind=behind,
         problems=snapshot.problems,
+        state=condition(progress, console.clock()),
+        trouble=_trouble(progress, console.clock()),
     )
+
+
+def _trouble(progress: Progress, now: float) -> tuple[str, ...]:
+    """What the app would warn of: a failure, no new steps, a loss that is no number."""
+    said: list[str] = []
+    state = condition(progress, now)
+    if progress.error:
+        said.append(progress.error if state != "failed" else f"failed: {progress.error}")
+    elif state == "failed":
+        said.append("failed: the log does not say why")
+    if state in ("stale", "presumed dead"):
+        silent = ago(step_age(progress, now) or 0.0).removesuffix(" ago")
+        said.append(f"{state}: no new step for {silent}")
+    if progress.nan:
+        since = f" since step {progress.nan_since:,}" if progress.nan_since is not None else ""
+        said.append(f"loss is not a number{since}")
+    return tuple(said)
 
 
 async def checkpoints(console: Console, arguments: argparse.Namespace) -> Checkpoints:
