@@ -7,7 +7,9 @@ import sys
 from dflash_tui.cli.asking import read_line
 from dflash_tui.cli.printing import narrate
 from dflash_tui.config import ConfigError
-from dflash_tui.console.acts.init_source import Question
+from dflash_tui.console.acts.init_source import Question, StepBack
+
+_BACK = ("<", "back")
 
 
 class Terminal:
@@ -16,11 +18,19 @@ class Terminal:
     looks = True
     forgives = True
 
+    def __init__(self) -> None:
+        self._begun = False
+
     async def answer(self, question: Question) -> str:
-        """Ask until the answer can be used. Raises ConfigError when the terminal has ended."""
+        """Ask until the answer can be used. Raises ConfigError when the terminal has ended, StepBack when it is "<"."""
         from dflash_tui.console.words import plain
 
+        if not self._begun:
+            narrate("an empty answer takes what stands in [ ]; < goes back to the question before; Ctrl-C leaves")
+        self._begun = True
         narrate(f"\n{question.text}")
+        if question.sought and not question.offers:
+            narrate("  nothing was found there")
         for number, offer in enumerate(question.offers, start=1):
             narrate(f"  {number}  {offer.text}")
         ways = [
@@ -36,6 +46,8 @@ class Terminal:
             if not line.endswith("\n"):
                 raise ConfigError(f"the answers ended at {question.flag}: {question.text} Give the flag")
             said = line.strip() or default
+            if said in _BACK:
+                raise StepBack
             if said == "-" and question.optional:
                 return ""
             number = int(said) if said.isdecimal() and len(said) < 9 else 0

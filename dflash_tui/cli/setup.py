@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,9 @@ def init(arguments: argparse.Namespace) -> int:
     from dflash_tui.console.acts.init_wishes import Wishes
     from dflash_tui.hosts.ssh_aliases import ssh_aliases
 
-    ask = terminal_ask()
+    ask, path = terminal_ask(), arguments.output or config_path(arguments)
+    chosen = arguments.output or arguments.config
+    program = shlex.join(["dflash-tui", "--config", str(path)]) if chosen else "dflash-tui"
     source: Source = Taken() if arguments.yes else Nobody() if ask is None else Terminal()
     given: dict[str, Any] = {
         item.name: tuple(value) if isinstance(value, list) else value
@@ -88,11 +91,12 @@ def init(arguments: argparse.Namespace) -> int:
 
     async def work() -> int:
         answer = await act(
-            arguments.output or config_path(arguments),
+            path,
             Wishes(**given),
             source,
             aliases=ssh_aliases(),
             replace=arguments.replace,
+            program=program,
             ask=ask,
             told=narrate,
         )

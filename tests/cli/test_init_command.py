@@ -69,7 +69,7 @@ def test_flags_alone_make_a_whole_config_without_asking_or_looking(world: Desk, 
     ran = world.run("init", *told(flags(world)), "--output", config)
     assert ran.code == 0, ran
     assert ran.err == ""
-    assert ran.out == f"wrote {config}\nnext: dflash-tui check, then: dflash-tui\n"
+    assert ran.out == f"wrote {config}\nnext: dflash-tui --config {config} check, then: dflash-tui --config {config}\n"
     assert stat.S_IMODE(config.stat().st_mode) == 0o600
     assert os.listdir(config.parent) == ["config.toml"]
     expected = tomllib.loads(world.config_text(evaluation={}))
@@ -237,7 +237,7 @@ def test_an_existing_config_is_never_overwritten(world: Desk, config: Path) -> N
     answer = world.json("init", *told(flags(world)), "--output", config, "--replace")
     assert Path(answer["kept"]).read_text() == "mine\n"
     assert Path(answer["kept"]).name.startswith("config.toml.bak-")
-    assert answer["next"] == ["dflash-tui check", "dflash-tui"]
+    assert answer["next"] == [f"dflash-tui --config {config} check", f"dflash-tui --config {config}"]
     assert load_config(config).training.host == "ct200"
     assert len(os.listdir(config.parent)) == 2
 
@@ -299,7 +299,8 @@ def test_a_person_is_asked_and_may_take_what_is_offered(world: Desk, config: Pat
     assert "holds an older result" in person.until("- for none [-]: ")
     person.type("")
     assert person.end() == 0
-    assert person.said.endswith(f"wrote {config}\nnext: dflash-tui check, then: dflash-tui\n")
+    program = f"dflash-tui --config {config}"
+    assert person.said.endswith(f"wrote {config}\nnext: {program} check, then: {program}\n")
     made = load_config(config)
     assert made.training.host == "ct200"
     assert made.training.arguments == ""
@@ -391,3 +392,75 @@ def test_the_app_without_a_config_leads_here(world: Desk, tmp_path: Path) -> Non
         f"dflash-tui: {missing}: no such file; write one with: dflash-tui init (or try everything first with: "
         "dflash-tui demo)"
     )
+
+
+def test_a_person_goes_back_to_the_question_before(world: Desk, config: Path, talk: Any) -> None:
+    person = talk("--watch-only")
+    assert "< goes back to the question before" in person.until("alias, user@host:port or local: ")
+    person.type("<")
+    assert "this is the first question" in person.until("alias, user@host:port or local: ")
+    person.type("ct129")
+    person.until("looking on ct129 for a training")
+    person.until("an absolute path")
+    person.type("<")
+    person.until("Which host does the training run on")
+    person.until("alias, user@host:port or local: ")
+    person.type("pve1")
+    person.until("a number [1]: ")
+    person.type("1")
+    person.until("looking on ct200 for a training")
+    person.until("an absolute path [1]: ")
+    person.type("back")
+    person.until("Which container on pve1")
+    person.until("a number [1]: ")
+    person.type("1")
+    again = person.until("an absolute path [1]: ")
+    assert "looking on" not in again
+    person.type("1")
+    person.until("an absolute path [1]: ")
+    person.type("1")
+    person.until("- for none [1]: ")
+    person.type("-")
+    assert person.end() == 0
+    made = load_config(config)
+    assert made.training.host == "ct200"
+    assert set(made.hosts) == {"pve1", "ct200"}
+
+
+def test_what_lies_near_the_root_is_offered_and_nothing_found_is_said(
+    world: Desk, config: Path, talk: Any, tmp_path: Path
+) -> None:
+    root = tmp_path / "srv" / "eval"
+    root.mkdir(parents=True)
+    shutil.copyfile(world.lab.root / "drafter.json", root.parent / "mine.json")
+    shutil.copyfile(world.evaluations / "previous.json", root / "old.json")
+    given = flags(world) | {"--root": os.fspath(root), "--log": "/nowhere/train.log"}
+    person = talk(*told(given, "--drafter-config", "--baseline", "--prompts"))
+    assert "nothing was found there" in person.until("an absolute path: ")
+    person.type(given["--prompts"])
+    assert f"  1  {root.parent}/mine.json: describes a drafter" in person.until("- for none [-]: ")
+    person.type("1")
+    assert f"  1  {root}/old.json: a result" in person.until("- for none [-]: ")
+    person.type("1")
+    assert person.end() == 0
+    made = load_config(config)
+    assert made.drafter == {"config": f"{root.parent}/mine.json"}
+    assert [(item.name, item.host, item.file) for item in made.baselines] == [("previous", "ct129", f"{root}/old.json")]
+    assert "ct200:/nowhere/train.log does not exist (--log)" in person.said
+
+
+def test_a_path_that_does_not_exist_is_said_with_yes_too(world: Desk, config: Path) -> None:
+    given = flags(world) | {"--drafter-config": "/nowhere/drafter.json", "--baseline": "old=ct129:/nowhere/old.json"}
+    ran = world.run("init", "--yes", *told(given), "--output", config)
+    assert ran.code == 0, ran
+    assert "ct129:/nowhere/drafter.json does not exist (--drafter-config)" in ran.err
+    assert "ct129:/nowhere/old.json does not exist (--baseline old)" in ran.err
+    assert ran.err.count("does not exist") == 2
+
+
+@pytest.mark.parametrize(("flag", "value"), [("--baseline", "foo"), ("--eval-host", "a b")])
+def test_a_flag_that_cannot_be_is_refused_before_any_looking(world: Desk, config: Path, flag: str, value: str) -> None:
+    ran = world.run("init", "--yes", *told(flags(world) | {flag: value}, "--log"), "--output", config)
+    assert ran.code == 2
+    assert f"{flag}: " in ran.err
+    assert "looking on" not in ran.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
@@ -33,7 +33,9 @@ class InitHosts:
         self.known: dict[str, HostConfig] = {}
         self._source, self._told, self._aliases = source, told, frozenset(aliases)
         self._asker = Asker(ask) if ask is not None else None
-        self._opened: list[Mapping[str, Host]] = []
+        self._opened: dict[tuple[HostConfig | None, ...], Host] = {}
+        self._made: list[Host] = []
+        self._looked: dict[tuple[object, ...], Any] = {}
 
     def machine(self, target: str, flag: str) -> str:
         """The name of a host that is reached over SSH, or of this machine. Raises ConfigError."""
@@ -68,11 +70,16 @@ class InitHosts:
     ) -> T:
         """Look at a host; `what` for is told, where it takes a while. One that can't be looked at raises HostError, or
         is told and shows nothing, as the source of answers has it; `must`: the answer depends on it. Raises
-        ConsoleError for a key that nobody accepted."""
+        ConsoleError for a key that nobody accepted. What took a while is not looked for twice."""
+        seen = (*self._way(name), what)
+        if what and seen in self._looked and not must:
+            found: T = self._looked[seen]
+            return found
         if what:
             self._told(f"looking on {name} {what} …")
         try:
-            return await find(self._open(name))
+            self._looked[seen] = found = await find(self._open(name))
+            return found
         except HostKeyUnknown as error:
             # There is no config yet, so `dflash-tui trust` knows no host of this name.
             offer = error.offer
@@ -85,24 +92,35 @@ class InitHosts:
             if must or not self._source.forgives:
                 raise
             self._told(f"{name} can't be looked at, so nothing is offered: {error}")
+            self._looked[seen] = nothing
             return nothing
+
+    def forget(self) -> None:
+        """The hosts are told anew; what was opened and found is kept."""
+        self.known = {}
 
     async def close(self) -> None:
         """Close every connection, and take back questions."""
         if self._asker is not None:
             await self._asker.close()
-        for hosts in self._opened:
-            for host in hosts.values():
-                with suppress(HostError):
-                    await host.close()
+        for host in self._made:
+            with suppress(HostError):
+                await host.close()
 
     def _open(self, name: str) -> Host:
-        for hosts in self._opened:
-            if name in hosts:
-                return hosts[name]
-        nowhere = TrainingConfig(name="", host=LOCAL, log="", checkpoints="")
-        self._opened.append(make_hosts(Config("", nowhere, None, self.known), self._asker))
-        return self._opened[-1][name]
+        way = self._way(name)
+        if way not in self._opened:
+            nowhere = TrainingConfig(name="", host=LOCAL, log="", checkpoints="")
+            made = make_hosts(Config("", nowhere, None, self.known), self._asker)
+            self._made += made.values()
+            for each, host in made.items():
+                self._opened.setdefault(self._way(each), host)
+        return self._opened[way]
+
+    def _way(self, name: str) -> tuple[HostConfig | None, ...]:
+        """A host and what it is reached through: what it is, whatever is called so later."""
+        own = self.known.get(name)
+        return (own,) if own is None or not own.via else (own, *self._way(own.via))
 
     def _free_name(self, wanted: str, aliases: Collection[str] = ()) -> str:
         """A name that no host has: "root@pve1.example.org" is called pve1."""

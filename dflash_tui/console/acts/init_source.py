@@ -14,7 +14,7 @@ from dflash_tui.console.discovery.offers import Offer, listed
 class Question:
     """What the flag `flag` would say. `free` describes an answer of one's own; `wrong` tells what is wrong with it, or
     "". `optional`: "" is an answer, which means `none`. `sure`: the first offer is the likely one and may be taken
-    unasked."""
+    unasked. `sought`: its host was looked through for offers."""
 
     flag: str
     text: str
@@ -24,6 +24,11 @@ class Question:
     optional: bool = False
     none: str = "none"
     sure: bool = True
+    sought: bool = False
+
+
+class StepBack(Exception):
+    """A person wants to answer the question before once more."""
 
 
 class Source(Protocol):
@@ -36,6 +41,30 @@ class Source(Protocol):
     async def answer(self, question: Question) -> str:
         """The answer. Raises ConfigError naming the flag when there is none."""
         ...
+
+
+class Retraced:
+    """Another source, whose answers are known already up to where somebody went back."""
+
+    def __init__(self, source: Source, told: Callable[[str], None]) -> None:
+        self.looks, self.forgives = source.looks, source.forgives
+        self._source, self._told = source, told
+        self._known: list[str] = []
+        self._at = 0
+
+    def back(self) -> None:
+        """The questions begin anew; all but the last one that was answered have their answer."""
+        if not self._known:
+            self._told("this is the first question")
+        self._known = self._known[:-1]
+        self._at = 0
+
+    async def answer(self, question: Question) -> str:
+        """The answer. Raises StepBack, and what the source raises."""
+        if self._at == len(self._known):
+            self._known.append(await self._source.answer(question))
+        self._at += 1
+        return self._known[self._at - 1]
 
 
 class Nobody:

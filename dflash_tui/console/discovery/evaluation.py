@@ -98,14 +98,19 @@ async def _models(host: Host, seen: Sequence[Seen]) -> tuple[tuple[Offer, ...], 
     configs.sort(key=lambda item: (not item.named, -weights.get(item.folder, 0)))
     targets, drafters = [], []
     for item in configs[:_MOST_CONFIGS]:
-        config = _object(await head(host, item, _CONFIG_BYTES))
+        config = json_object(await head(host, item, _CONFIG_BYTES))
         architecture, size = _architecture(config), weights.get(item.folder)
-        if declared_family(config) is not None or "dflash_config" in config:
+        if describes_drafter(config):
             drafters.append(((not item.named, -item.mtime), Offer(item.path, architecture)))
         elif size and architecture.endswith(_CAUSAL):
             targets.append(Offer(item.folder, f"{architecture}, {megabytes(size)}"))
     drafters.sort(key=lambda pair: pair[0])
     return tuple(targets[:_OFFERED]), tuple(offer for _, offer in drafters[:_OFFERED])
+
+
+def describes_drafter(config: Mapping[str, Any]) -> bool:
+    """Whether a config.json, whatever it is called, is of a drafter."""
+    return declared_family(config) is not None or "dflash_config" in config
 
 
 def _architecture(config: dict[str, Any]) -> str:
@@ -119,7 +124,7 @@ async def _prompts(host: Host, seen: Sequence[Seen]) -> dict[str, tuple[str, ...
     for item in [item for item in seen if item.name.endswith(".jsonl")][:_MOST_READ]:
         data = await head(host, item, _PROMPTS_BYTES)
         lines = data.split(b"\n") if len(data) == item.size else data.split(b"\n")[:-1]
-        prompts = [_object(line) for line in lines if line.strip()]
+        prompts = [json_object(line) for line in lines if line.strip()]
         if prompts and all(isinstance(p.get("id"), str) and isinstance(p.get("prompt"), str) for p in prompts):
             found[item.path] = tuple(prompt["id"] for prompt in prompts)
     return found
@@ -147,7 +152,7 @@ async def _results(host: Host, seen: Sequence[Seen]) -> tuple[Offer, ...]:
     likely = [item for item in seen if item.name.endswith(".json") and "results" in item.name]
     offers = []
     for item in likely[:_OFFERED]:
-        if _object(await head(host, item, _PROMPTS_BYTES)):
+        if json_object(await head(host, item, _PROMPTS_BYTES)):
             offers.append(Offer(item.path))
     return tuple(offers)
 
@@ -172,7 +177,8 @@ async def _true(host: Host, test: str, path: str) -> bool:
     return (await host.run(["test", test, path], timeout=20, check=False)).status == 0
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def json_object(data: bytes) -> dict[str, Any]:
+    """The JSON object in some bytes; {} where there is none."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

@@ -17,6 +17,12 @@ def listed(texts: Sequence[str]) -> str:
     return "; ".join(texts[:_LISTED]) + more
 
 
+def distinct(*lists: Sequence[Offer]) -> tuple[Offer, ...]:
+    """The offers of several lists, each value once."""
+    found = {offer.value: offer for offers in reversed(lists) for offer in reversed(offers)}
+    return tuple(reversed(found.values()))
+
+
 @dataclass(frozen=True)
 class Offer:
     """`value` goes into the config; `why` is for a person, "" where the value says enough; `shown` stands for the value

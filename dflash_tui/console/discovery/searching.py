@@ -56,13 +56,13 @@ def usual_places(home: str) -> tuple[str, ...]:
 
 
 async def search(
-    host: Host, places: Iterable[str], names: Sequence[str], *, named: Iterable[str] = ()
+    host: Host, places: Iterable[str], names: Sequence[str], *, named: Iterable[str] = (), depth: int = DEPTH
 ) -> tuple[tuple[Seen, ...], bool]:
-    """The regular files below `named` and `places` whose name has one of these shell patterns, newest first; False
-    beside them when a limit ended the search. Raises HostError when the host can't be asked."""
+    """The regular files at most `depth` folders below `named` and `places` whose name has one of these shell patterns,
+    newest first; False beside them when a limit ended the search. Raises HostError when the host can't be asked."""
     first = [f"{place.rstrip('/')}/" for place in named]
     roots = [f"{place.rstrip('/')}/" for place in places if place.strip("/")]
-    argv = ["find", *dict.fromkeys((*first, *roots)), "-maxdepth", str(DEPTH)]
+    argv = ["find", *dict.fromkeys((*first, *roots)), "-maxdepth", str(depth)]
     argv += ["(", *_either(_SKIPPED), "-o", *_either(_KERNEL, "-path"), ")", "-prune", "-o"]
     argv += ["(", "-type", "f", "-o", "-type", "l", ")", "(", *_either(names), ")", "-print"]
     paths = await lines_of(host, argv, seconds=SEARCH_SECONDS, most=MOST_FILES + 1)
@@ -82,6 +82,12 @@ async def look_at(host: Host, paths: Sequence[str]) -> tuple[Seen, ...]:
             if match and int(match[1], 16) & 0o170000 == _REGULAR and _sayable(match[4]):
                 found.append(Seen(match[4], int(match[2]), float(match[3])))
     return tuple(sorted(found, key=lambda seen: (-seen.mtime, seen.path)))
+
+
+async def missing(host: Host, paths: Sequence[str]) -> tuple[str, ...]:
+    """Those of the paths that do not exist, as far as this user may see."""
+    found = [path for path in paths if (await host.run(["test", "-e", path], timeout=20, check=False)).status != 0]
+    return tuple(found)
 
 
 async def lines_of(host: Host, argv: Sequence[str], *, seconds: float, most: int) -> list[str]:
