@@ -6,11 +6,14 @@ import argparse
 import dataclasses
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from dflash_tui.cli import build_parser
+from dflash_tui.config import HostConfig
 from dflash_tui.console import answers
+from dflash_tui.records.finding import Verdict
 from dflash_tui.tui.actions import ACTIONS
 
 README = (Path(__file__).parent.parent / "README.md").read_text()
@@ -45,6 +48,19 @@ def documented() -> dict[str, set[str]]:
     table = README.split("<!-- commands -->")[1].split("<!-- end commands -->")[0]
     rows = re.findall(r"^\| `(\w+(?: (?:path|show)\b)?).* — (.*) \|$", table, re.MULTILINE)
     return {name: set(re.findall(r"`(\w+)`", keys)) for name, keys in rows}
+
+
+def test_every_verdict_is_explained() -> None:
+    table = README.split("| verdict | |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w[\w ]*)`", table)) >= set(get_args(Verdict))
+
+
+def test_every_key_of_a_host_and_every_flag_that_changes_what_a_command_does_is_told() -> None:
+    sample = README.split("## The config")[1].split("```toml")[1].split("```")[0]
+    for key in ("threads", *(field.name for field in dataclasses.fields(HostConfig) if field.name != "name")):
+        assert re.search(rf"^(# )?{key} = ", sample, re.MULTILINE), key
+    for told in ("eval --again", "clean --checkpoints"):
+        assert f"`{told}`" in README
 
 
 def test_every_command_is_documented_and_exists() -> None:
