@@ -43,9 +43,12 @@ def _trouble() -> tuple[type[Exception], ...]:
 def _failed(error: Exception) -> int:
     """The sentence may quote a host, so it is shown without control characters."""
     from dflash_tui.config import ConfigError
+    from dflash_tui.results.errors import NothingInCommon
 
     sentence = str(error)
     if isinstance(error, OSError) and error.filename and error.strerror:
         sentence = f"{error.filename}: {error.strerror}"
     narrate(f"dflash-tui: {sentence}".replace("\n", " "))
+    if isinstance(error, NothingInCommon):
+        return NOT_COMPARABLE
     return USAGE if isinstance(error, ConfigError) else FAILED

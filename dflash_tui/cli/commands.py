@@ -6,11 +6,14 @@ import argparse
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dflash_tui.cli.exits import DONE, NOT_COMPARABLE
 from dflash_tui.cli.printing import print_answer
 from dflash_tui.cli.running import config_path, open_console, open_store, run_async
+
+if TYPE_CHECKING:
+    from dflash_tui.records.result import Evaluation
 
 
 def online(name: str) -> Callable[[argparse.Namespace], int]:
@@ -45,20 +48,27 @@ def offline(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def report(arguments: argparse.Namespace) -> int:
-    """The report of a run says where its training is now, when the config still watches that training."""
+    """The report of a run stands beside the configured baseline, as `eval` does, and says where its training is now,
+    when the config still watches that training."""
     from dflash_tui.config import load_config
-    from dflash_tui.console.acts import headless, kept
+    from dflash_tui.console.acts import headless, kept, shown
+    from dflash_tui.results.baselines import resolve
 
     store, path = open_store(arguments), config_path(arguments)
-    live = None
-    if path.exists() and kept.trained_as(store, arguments.result) == (config := load_config(path)).training.name:
+    live, previous = None, None
+    if path.exists():
+        config, trained = load_config(path), kept.trained_as(store, arguments.result)
 
-        async def look() -> dict[str, Any] | None:
+        async def look() -> tuple[dict[str, Any] | None, Evaluation | None]:
             async with open_console(config, store) as console:
-                return await headless.live_now(console)
+                found = None
+                if not arguments.against:
+                    found = shown.baseline_or_notice(console, resolve(store, arguments.result))
+                watched = trained == config.training.name
+                return await headless.live_now(console) if watched else None, found
 
-        live = asyncio.run(look())
-    print_answer(kept.report(store, arguments, live), arguments)
+        live, previous = asyncio.run(look())
+    print_answer(kept.report(store, arguments, live, previous), arguments)
     return DONE
 
 

@@ -139,7 +139,8 @@ class CaptureEnded:
 
 @dataclass(frozen=True)
 class ResultsChanged:
-    """The result shown, what it stands beside, and what may be believed of both."""
+    """The result shown, what it stands beside, and what may be believed of both. `common`: both are only what both
+    measured."""
 
     current: Evaluation | None
     previous: Evaluation | None
@@ -147,6 +148,7 @@ class ResultsChanged:
     caveats: tuple[Finding, ...]
     runs: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
+    common: bool = False
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class EvaluationPane:
 
 @dataclass(frozen=True)
 class ResultsPane:
-    """What is compared with what, and what may be believed of it."""
+    """What is compared with what, and what may be believed of it. `common`: both are only what both measured."""
 
     current: Evaluation | None = None
     previous: Evaluation | None = None
@@ -141,6 +141,7 @@ class ResultsPane:
     caveats: tuple[Finding, ...] = ()
     runs: tuple[str, ...] = ()
     pins: tuple[str, ...] = ()
+    common: bool = False
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,8 @@ def fold(state: State, event: happened.Event) -> State:
             return replace(state, training=_training(state.training, event))
         case happened.TransferStarted() | happened.TransferAdvanced() | happened.TransferEnded():
             return replace(state, transfer=_transfer(state.transfer, event))
-        case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins):
-            return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins))
+        case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins, common):
+            return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins, common))
         case happened.ResultsListed(baselines, runs):
             return replace(state, choices=Choices(baselines, runs))
         case happened.KeyAsked(offer):

@@ -181,6 +181,18 @@ def test_the_report_of_an_own_run_says_where_it_lies_and_where_its_training_is_n
     assert "Δ n/c" in text
 
 
+def test_a_report_stands_beside_the_configured_baseline_as_an_evaluation_does(world: Desk, full: Any) -> None:
+    text = world.json("report", full["result"]["run_id"])["markdown"]
+    assert full["comparison"]["previous"] == "previous"
+    assert text.splitlines()[0].endswith(" against previous")
+    assert "- Previous: previous, " in text
+
+
+def test_common_parts_that_are_none_are_not_comparable(world: Desk, full: Any) -> None:
+    ran = world.run("compare", full["result"]["run_id"], "previous", "--common")
+    assert "previous" in ran.failed(3)
+
+
 def test_a_report_without_its_hosts_is_made_of_what_is_kept(world: Desk, full: Any) -> None:
     config = world.other_config("away.toml", hosts__pve1={"ssh": f"root@127.0.0.1:{_closed_port()}"})
     ran = world.run("--config", config, "report", full["result"]["run_id"], "--json")

@@ -15,6 +15,7 @@ import pytest
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, reattach
+from dflash_tui.console.acts.baselines import refresh
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.fetch import fetch
 from dflash_tui.console.acts.shown import pin_shown, show_newest, toggle_common
@@ -26,6 +27,8 @@ from dflash_tui.records.manifest import Manifest
 from dflash_tui.records.process import ProcessRecord
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.compare import compare
+from dflash_tui.results.errors import NothingInCommon
+from dflash_tui.tui.widgets.results import results_title
 from tests.cases import known
 from tests.console.world import Bench, bench
 
@@ -228,12 +231,25 @@ async def test_different_prompts_can_be_compared_on_those_that_both_measured(tin
     assert withheld is not None
     assert withheld.verdict == "not comparable"
     await toggle_common(tiny.console)
+    assert "common parts" in results_title(tiny.console.state.results).plain
     common = tiny.console.state.results.comparison
     assert common is not None
     assert common.verdict != "not comparable"
     assert common.delta["top1"] is not None
     await toggle_common(tiny.console)
     assert tiny.console.state.results.comparison == withheld
+    assert "common parts" not in results_title(tiny.console.state.results).plain
+
+
+async def test_what_has_no_common_parts_is_said_once_and_stays_compared_on_everything(tiny: Bench) -> None:
+    await refresh(tiny.console)
+    await evaluate(tiny.console)
+    assert tiny.console.state.results.previous is not None  # it keeps no prompts
+    before = len(tiny.of(happened.Noticed))
+    with pytest.raises(NothingInCommon):
+        await toggle_common(tiny.console)
+    assert (tiny.console.common, tiny.console.state.results.common) == (False, False)
+    assert len(tiny.of(happened.Noticed)) == before  # whoever asked tells the sentence, and nothing else is told
 
 
 async def test_a_console_that_only_watches_says_so_when_asked_to_evaluate(tiny: Bench) -> None:

@@ -113,11 +113,14 @@ def trained_as(store: Store, reference: str) -> str | None:
     return evaluation.training if evaluation.origin == "run" else None
 
 
-def report(store: Store, arguments: argparse.Namespace, live_now: dict[str, Any] | None) -> ReportAnswer:
-    """The Markdown report of a run; `live_now` is the training's newest line, None when it was not read."""
+def report(
+    store: Store, arguments: argparse.Namespace, live_now: dict[str, Any] | None, beside: Evaluation | None = None
+) -> ReportAnswer:
+    """The Markdown report of a run; `live_now` is the training's newest line, None when it was not read. `beside` is
+    what it is compared with where no baseline is asked for."""
     current = resolve(store, arguments.result)
     others = [resolve(store, other) for other in arguments.others]
-    previous = resolve(store, arguments.against, current) if arguments.against else None
+    previous = resolve(store, arguments.against, current) if arguments.against else beside
     return ReportAnswer(markdown(current, others=others, previous=previous, live_now=live_now))
 
 

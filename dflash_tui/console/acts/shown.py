@@ -29,9 +29,12 @@ OFFERED = 20  # finished runs that may be chosen by name
 def show(console: Console, current: Evaluation) -> None:
     """Show a result beside its baseline; one that is damaged is told, and hides no result."""
     current = as_of_now(console, current)
-    previous = baseline_or_notice(console, current)
+    previous, common = baseline_or_notice(console, current), False
     if console.common and previous is not None:
-        current, previous = common_or_notice(console, current, previous)
+        try:
+            (current, previous), common = on_common_parts(current, previous), True
+        except NothingInCommon as error:
+            console.emit(happened.Noticed("warn", f"compared on everything that was measured: {error}"))
     comparison = compare(current, previous) if previous else None
     console.emit(
         happened.ResultsChanged(
@@ -41,6 +44,7 @@ def show(console: Console, current: Evaluation) -> None:
             caveats=comparison.caveats if comparison else caveats_of(current),
             runs=tuple(run.run_id for run in console.store.runs()),
             pins=_pins(console.store),
+            common=common,
         )
     )
     tell_choices(console)
@@ -157,22 +161,18 @@ def matching(current: Evaluation, previous: Evaluation) -> Evaluation:
         return previous  # none of its first prompts was measured: the comparison itself says what is not comparable
 
 
-def common_or_notice(console: Console, current: Evaluation, previous: Evaluation) -> tuple[Evaluation, Evaluation]:
-    """Both on what both measured; as they are, with a notice, where they have nothing in common."""
-    try:
-        return on_common_parts(current, previous)
-    except NothingInCommon as error:
-        console.emit(happened.Noticed("warn", str(error)))
-        return current, previous
-
-
 async def toggle_common(console: Console) -> None:
-    """Compare on the common prompts and the common horizon, or again on everything. Raises ConsoleError."""
-    current = _shown(console, "compare")
+    """Compare on the common prompts and the common horizon, or again on everything; the results' title says which.
+    Raises ConsoleError and NothingInCommon, and stays at everything then."""
+    whole = console.store.resolve(_shown(console, "compare").path)
+    if not console.common:
+        if (previous := console.state.results.previous) is None:
+            raise ConsoleError("no baseline stands beside this result, so they have no common parts; pin one (b)")
+        on_common_parts(whole, previous)
     console.common = not console.common
     what = "what both measured: common prompts, common horizon" if console.common else "everything that was measured"
     console.emit(happened.Noticed("info", f"results are compared on {what}"))
-    show(console, console.store.resolve(current.path))
+    show(console, whole)
 
 
 async def pin_shown(console: Console, *, name: str = "") -> Pin:

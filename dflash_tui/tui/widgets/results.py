@@ -66,7 +66,7 @@ def draw_results(state: State, view: View) -> Drawing:
 
 
 def results_title(pane: ResultsPane) -> Line:
-    """5 Results · step 4000 · full · 90 blocks · against previous 7f3a0c12…."""
+    """5 Results · step 4000 · full · 90 blocks · against previous 7f3a0c12…; "common parts" where no more is shown."""
     if pane.current is None:
         return title(5, "Results")
     against = None
@@ -74,7 +74,8 @@ def results_title(pane: ResultsPane) -> Line:
         against = line(("against ", "muted"), (pane.previous.name, "strong"))
         against += line((f" {formats.short_hash(pane.previous.sha256)}", "muted")) if pane.previous.sha256 else line()
     blocks = formats.plural(pane.current.pooled.blocks, "block") if pane.current.pooled.blocks else None
-    return title(5, "Results", line((what(pane.current), "strong")), blocks, against)
+    common = line(("common parts", "note")) if pane.common else None
+    return title(5, "Results", line((what(pane.current), "strong")), common, blocks, against)
 
 
 def _nothing(pane: ResultsPane, view: View) -> list[Line]:
