@@ -16,7 +16,10 @@ from dflash_tui.checkpoints.spelling import Said, spelled_fields
 from dflash_tui.checkpoints.structure import Structure
 from dflash_tui.records.settings import DrafterSettings
 
-OVERRIDES = "config.toml: drafter"
+CONFIG = "config.toml"
+"""What the user's own config is called in sources and sentences: who reads a checkpoint doesn't know its path."""
+
+OVERRIDES = f"{CONFIG}: drafter"
 """How the source of a user's own settings is named."""
 
 _FIELDS = frozenset(item.name for item in dataclasses.fields(DrafterSettings))
@@ -276,7 +279,7 @@ def _missing_sentence(structure: Structure, fields: Sequence[str], configs: Conf
     looked = [name for name, _ in configs] or ["no config beside it"]
     names = ", ".join(fields)
     return (
-        f"{structure.files[0]}: nothing says its {names} (looked in {', '.join(looked)}, [drafter] of config.toml and "
-        f"the checkpoint's own args); give {'it' if len(fields) == 1 else 'them'} under [drafter] in config.toml, or "
+        f"{structure.files[0]}: nothing says its {names} (looked in {', '.join(looked)}, [drafter] of {CONFIG} and "
+        f"the checkpoint's own args); give {'it' if len(fields) == 1 else 'them'} under [drafter] in {CONFIG}, or "
         'name the drafter\'s config there: config = "PATH"'
     )

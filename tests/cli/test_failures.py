@@ -178,6 +178,18 @@ def test_a_refused_evaluation_leaves_no_run_directory_and_moves_nothing(world: D
     assert not (world.evaluations / "checkpoints" / "refused").exists()
 
 
+def test_settings_that_nothing_says_cost_no_transfer_and_name_the_config_that_is_meant(
+    world: Desk, apart: Path
+) -> None:
+    world.save(10, "untold")
+    config = world.other_config("two.toml", training={"checkpoints": "/data/untold/checkpoints"}, drafter={})
+    sentence = world.run("--config", config, "eval", "--json", state=apart).failed(1)
+    assert "nothing says its taps, mask_token_id" in sentence
+    assert f"under [drafter] in {config}" in sentence
+    assert "config.toml" not in sentence
+    assert not (world.evaluations / "checkpoints" / "untold").exists()
+
+
 def test_what_a_host_says_can_not_move_the_cursor(world: Desk, apart: Path) -> None:
     python = world.root / "lab" / "python"
     python.write_text("#!/bin/sh\nprintf 'boom \\033]0;evil\\007\\n' >&2; exit 3\n")

@@ -104,7 +104,12 @@ async def test_a_run_that_finished_while_nobody_looked_answers_the_request(tiny:
 
 async def test_again_starts_a_second_run_beside_one_that_still_works(tiny: Bench) -> None:
     run_dir = await left(tiny)
-    done = await evaluate(tiny.console, again=True)
+    job = asyncio.create_task(evaluate(tiny.console, again=True))
+    async with asyncio.timeout(60):
+        while tiny.console.state.evaluation.run_id in ("", run_dir.name):
+            await asyncio.sleep(0.01)
+    send(run_dir, signal.SIGCONT)  # it may have the turn, for which the second one waits
+    done = await job
     assert done.run_id != run_dir.name
     assert not done.existing
 

@@ -17,7 +17,9 @@ from dflash_tui.checkpoints.opening import read_directories, weight_file
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import fetch
 from dflash_tui.console.acts.survey import Asked, Weights, refuse_early, trained
+from dflash_tui.console.checks.checkpoint import drafter
 from dflash_tui.console.errors import ConsoleError
+from dflash_tui.evals.errors import EvaluationRefused
 from dflash_tui.evals.plan import Origin
 from dflash_tui.hosts.base import FileMissing, Host, Stat
 from dflash_tui.records.facts import Fact
@@ -71,7 +73,10 @@ async def of_training(console: Console, step: int | None, job: str, asked: Asked
     checkpoint = fetch.newest(snapshot, step)
     for problem in snapshot.problems:  # the evaluation goes on, but a caveat may lack its evidence
         console.emit(happened.Noticed("warn", f"not known of the training: {problem}"))
-    await refuse_early(console, fetch.wanted_folder(console, checkpoint), asked)
+    if await refuse_early(console, fetch.wanted_folder(console, checkpoint), asked):
+        items, _ = await drafter(console, checkpoint)
+        if failed := [item.sentence for item in items if item.state == "fail"]:
+            raise EvaluationRefused("; ".join(failed))
     fetched = await fetch.bring(console, checkpoint, job)
     origin = Origin(
         host=checkpoint.host,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from dflash_tui.checkpoints.settings import CONFIG
 from dflash_tui.evals.caches import choose
 from dflash_tui.evals.errors import EvaluationRefused
 from dflash_tui.evals.like import Like
@@ -67,12 +68,19 @@ async def look(console: Console, harness: str, weights: Weights | None, asked: A
         prompts=asked.prompts,
         weights_id=weights.identified if weights else False,
     )
-    return await survey(console.evaluation_host, settings.python, harness, request)
+    found = await survey(console.evaluation_host, settings.python, harness, request)
+    said = tuple(replace(item, sentence=of_this_config(console, item.sentence)) for item in found.problems)
+    return replace(found, problems=said)
 
 
-async def refuse_early(console: Console, wanted: str, asked: Asked) -> None:
-    """Find out what makes an evaluation impossible before gigabytes are moved to `wanted` for it. Raises
-    EvaluationRefused."""
+def of_this_config(console: Console, sentence: str) -> str:
+    """A sentence about settings with the file that is meant: what reads a checkpoint knows only that it has one."""
+    return sentence.replace(CONFIG, console.config.path)
+
+
+async def refuse_early(console: Console, wanted: str, asked: Asked) -> bool:
+    """Find out what makes an evaluation impossible before gigabytes are moved to `wanted` for it; whether they have to
+    be. Raises EvaluationRefused."""
     host, settings = console.evaluation_host, console.evaluation
     try:
         await host.stat(wanted)
@@ -81,3 +89,5 @@ async def refuse_early(console: Console, wanted: str, asked: Asked) -> None:
         found, _ = choose(found, asked.like.wanted if asked.like else None)
         if refusals := preflight(found, host.name, settings.threads or 1).refusals:
             raise EvaluationRefused("; ".join(refusals)) from None
+        return True
+    return False

@@ -14,6 +14,7 @@ from dflash_tui.checkpoints.opening import read_configs, read_structure
 from dflash_tui.checkpoints.settings import resolve_settings
 from dflash_tui.checkpoints.structure import Structure
 from dflash_tui.console.acts import fetch
+from dflash_tui.console.acts.survey import of_this_config
 from dflash_tui.console.checks.items import Group, Items
 from dflash_tui.console.checks.paths import where
 from dflash_tui.console.console import Console
@@ -55,7 +56,7 @@ async def drafter(console: Console, checkpoint: SavedCheckpoint) -> tuple[Items,
             return [GROUP.fail("drafter", f"{sentence}{'; '.join(broken[:3])}")], None
         settings = await _settings(console, structure, [*configs, *own])
     except SettingsMissing as error:
-        return [GROUP.fail("drafter", f"{checkpoint.host}: {error}")], None
+        return [GROUP.fail("drafter", of_this_config(console, f"{checkpoint.host}: {error}"))], None
     except CheckpointError as error:
         return [GROUP.fail("drafter", f"{place}: {error}")], None
     size = console.evaluation.block_size or settings.block_size
