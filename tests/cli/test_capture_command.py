@@ -87,6 +87,28 @@ def test_an_evaluation_then_covers_every_prompt(world: Desk, tiny: Path, capture
     assert result["tau"] > 1.2
 
 
+def test_layers_that_can_not_be_captured_are_said_before_anything_is_made(world: Desk, tiny: Path) -> None:
+    saved = world.container / "data" / "deep" / "checkpoints" / "step_100"
+    saved.parent.mkdir(parents=True)
+    shutil.copytree(DEMO / "baseline", saved)
+    described = json.loads((saved / "config.json").read_text())
+    last = json.loads((DEMO / "target" / "config.json").read_text())["num_hidden_layers"] - 1
+    described["dflash_config"]["target_layer_ids"][-1] = last
+    (saved / "config.json").write_text(json.dumps(described))
+    lab = world.root / "lab" / "tiny"
+    evaluation = {
+        "target": str(DEMO / "target"),
+        "prompts": str(lab / "prompts.jsonl"),
+        "hidden_states": str(lab / "no"),
+    }
+    training = {"checkpoints": "/data/deep/checkpoints"}
+    deep = world.other_config("deep.toml", training=training, evaluation=evaluation, drafter={}, baseline={})
+    runs = world.run_dirs()
+    assert f"tap {last} is the target's last block" in world.run("--config", deep, "capture").failed(1)
+    assert world.run_dirs() == runs
+    assert not (lab / "no").exists()
+
+
 def test_a_target_that_can_not_be_run_is_said(world: Desk, apart: Path) -> None:
     runs = world.run_dirs()
     sentence = world.run("capture", "--json", state=apart).failed(1)

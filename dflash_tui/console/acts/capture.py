@@ -165,4 +165,6 @@ async def _taps(console: Console, found: Survey, harness: str, job: str) -> tupl
             "which target layers to tap is not known: no hidden states record it, [drafter] in the config has no taps, "
             "and the newest checkpoint does not say"
         )
+    if surveyed.capture_refused:
+        raise EvaluationError(f"{console.evaluation_host.name}: {surveyed.capture_refused}")
     return surveyed.checkpoint.settings.taps
