@@ -131,6 +131,16 @@ async def test_a_comparison_that_was_asked_for_and_could_not_be_made_is_told_and
     assert f"no comparison with {answer.result.run_id}: it is this very result" in sentences(tiny)
 
 
+async def test_a_baseline_that_is_configured_no_more_is_not_missed(tiny: Bench) -> None:
+    codes = {finding.code for finding in (await headless.evaluate(tiny.console, asked())).result.caveats}
+    assert "BASELINE_MISSING" in codes  # z-lab
+    console = configured(tiny, tiny.console.config.baselines[0])
+    answer = await headless.evaluate(console, asked())
+    assert answer.existing
+    assert "BASELINE_MISSING" not in {finding.code for finding in answer.result.caveats}
+    assert "BASELINE_MISSING" not in {finding.code for finding in console.state.results.caveats}
+
+
 async def test_like_a_result_is_compared_with_it(tiny: Bench) -> None:
     first = await headless.evaluate(tiny.console, asked(block_size=6))
     assert first.result.run_id is not None

@@ -79,8 +79,9 @@ def facts(console: Console, beside: Collection[str] = (), withheld: Sequence[tup
 
 
 def as_of_now(console: Console, evaluation: Evaluation) -> Evaluation:
-    """The evaluation with what became of the baselines that were to stand beside it: a run that failed is no baseline,
-    and why it failed is the reason."""
+    """The evaluation with what became of the baselines that were to stand beside it: one that is configured no more is
+    not missed, a run that failed is no baseline, and why it failed is the reason."""
+    evaluation = _still_configured(console, evaluation)
     said = next((fact for fact in reversed(evaluation.facts) if fact.kind == "baselines.found"), None)
     if said is None or not isinstance(said.value, list):
         return evaluation
@@ -91,6 +92,18 @@ def as_of_now(console: Console, evaluation: Evaluation) -> Evaluation:
     now, names = _now(), {name for name, _ in failed}
     found = Fact("baselines.found", [name for name in said.value if name not in names], said.source, now)
     return replace(evaluation, facts=(*evaluation.facts, found, *_withheld(failed, said.source, now)))
+
+
+def _still_configured(console: Console, evaluation: Evaluation) -> Evaluation:
+    said = next((fact for fact in reversed(evaluation.facts) if fact.kind == "baselines.configured"), None)
+    if said is None or not isinstance(said.value, list):
+        return evaluation
+    known = {baseline.name for baseline in console.config.baselines}
+    still = [name for name in said.value if name in known]
+    if still == said.value:
+        return evaluation
+    now = Fact("baselines.configured", still, Source("", console.config.path, "baseline"), _now())
+    return replace(evaluation, facts=(*evaluation.facts, now))
 
 
 def _withheld(pairs: Sequence[tuple[str, str]], source: Source, now: str) -> tuple[Fact, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from dflash_tui.console import events as happened
@@ -118,6 +119,7 @@ async def evaluate(console: Console, arguments: argparse.Namespace) -> EvalAnswe
     for option, name in asked.items():
         references.check_brought(console, f"--{option}", name)
     done = await _evaluated(console, arguments)
+    done = replace(done, evaluation=baselines.as_of_now(console, done.evaluation))
     previous = baseline_or_notice(console, done.evaluation)
     if previous is None and not arguments.against and arguments.like:
         console.against = None  # it is the very result that it was to be like
