@@ -192,11 +192,12 @@ def _facts(manifest: Manifest, origin: Origin, found: Survey, host: str, now: da
     assert found.checkpoint is not None
     checkpoint, settings = Source(origin.host, origin.path), manifest.settings
     cache, prompts = Source(host, manifest.hidden_states), Source(host, manifest.prompts_path)
-    plan = Source(host, "", "plan")
+    plan, said_mask = Source(host, "", "plan"), settings.sources.get("mask_token_id", "")
     facts = [
         Fact("eval.block_size", manifest.block_size, plan, at),
         Fact("eval.anchors", {"policy": manifest.anchors, "per_prompt": manifest.blocks_per_prompt}, plan, at),
         Fact("eval.taps", list(settings.taps), Source(origin.host, origin.path, settings.sources.get("taps", "")), at),
+        Fact("eval.mask_token_id", settings.mask_token_id, replace(checkpoint, where=said_mask), at),
         Fact("checkpoint.file", _file(origin), checkpoint, at),
         Fact("weights.audit", to_data(found.checkpoint.audit), checkpoint, at),
         Fact("prompts.asked", [prompt.id for prompt in manifest.prompts], prompts, at),

@@ -29,6 +29,8 @@ class Fact:
     ``eval.anchors``              {policy, per_prompt}: how anchors were chosen
     ``train.block_size``          int, of the trainer's arguments, its log, or (where these say none) what
                                   describes the drafter
+    ``train.mask_token_id``       int, of the trainer's arguments
+    ``train.taps``                list of int, the target's layers that the trainer's arguments name
     ``train.live``                {step, total, line, line_number, at}: the newest logged step at plan time
     ``train.newest_saved``        int, step of the newest complete checkpoint at plan time
     ``checkpoint.step``           int
@@ -42,11 +44,13 @@ class Fact:
     ``cache.refused``             {prompt, reason, foreign}: hidden states that were there and could not be used;
                                   foreign: because they are of another target, other layers or another text
     ``cache.chosen``              {folder, why, usable: {folder: prompts}}: the hidden states used, of which ones
+    ``eval.asked``                {path, step}: the checkpoint that was asked for, where a run of the same weights answers
     ``eval.like``                 {name, sha256, copied, unrecorded}: the result that an evaluation was to be like
     ``target.identity``           {name, target_config_sha256} of the evaluation's target
     ``weights.id``                weights_id of what the harness really loaded
     ``harness.versions``          {python, torch} that evaluated
     ``eval.taps``                 list of int, the drafter's taps as evaluated
+    ``eval.mask_token_id``        int, as evaluated
     ``run.directory``             absolute path of the run directory; the source's host is the evaluation host
     ``pin.origin``                {path, pinned, found}: hashes of the file a pin was made from, then and now
     ``link.method``               "hardlink" | "reflink" | "copy" | "symlink"

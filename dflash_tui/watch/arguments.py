@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,9 @@ from dflash_tui.watch.progress import Progress
 
 ARGUMENTS_LIMIT = 4 << 20  # bytes; a trainer's arguments are some kilobytes
 _BLOCK_KEYS = ("block_size", "draft_block_size", "block_length", "block_len")
+_MASK_KEYS = ("mask_token_id", "draft_mask_token_id", "dflash_mask_token_id", "mask_id")
+_TAP_KEYS = ("target_layer_ids", "draft_target_layer_ids", "dflash_target_layer_ids")
+_OF_THE_TARGET = ("target", "verifier")  # objects that begin so describe another model than the drafter
 _DEPTH = 5
 
 
@@ -58,12 +61,14 @@ def training_facts(
     now: float,
 ) -> tuple[Fact, ...]:
     """What is known of the training at `now` (POSIX seconds): kinds ``train.block_size`` (one fact a source),
-    ``train.live`` and ``train.newest_saved``; a kind that nothing tells is absent."""
+    ``train.mask_token_id`` and ``train.taps`` (of the arguments), ``train.live`` and ``train.newest_saved``; a kind that
+    nothing tells is absent."""
     read_at = iso(now)
     facts: list[Fact] = []
     if arguments is not None:
-        for where, size in _block_sizes(arguments.values, "", 0):
-            facts.append(Fact("train.block_size", size, Source(arguments.host, arguments.path, where), read_at))
+        for kind, keys, reading in _SETTINGS:
+            for where, value in _named(arguments.values, keys, reading, "", 0):
+                facts.append(Fact(kind, value, Source(arguments.host, arguments.path, where), read_at))
     if progress is not None and progress.block_size is not None and progress.block_size_line is not None:
         source = Source(host, log_path, progress.block_size_line.where)
         facts.append(Fact("train.block_size", progress.block_size, source, read_at))
@@ -89,18 +94,43 @@ def iso(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _block_sizes(values: Mapping[str, Any], path: str, depth: int) -> Iterator[tuple[str, int]]:
+def _named(
+    values: Mapping[str, Any], keys: Sequence[str], reading: Callable[[Any], Any], path: str, depth: int
+) -> Iterator[tuple[str, Any]]:
+    """The values under any of `keys` that can be read, with the dotted place of each."""
     for key, value in values.items():
         where = f"{path}.{key}" if path else str(key)
+        name = str(key).lstrip("-").replace("-", "_")
         if isinstance(value, dict) and depth < _DEPTH:
-            yield from _block_sizes(value, where, depth + 1)
-        elif str(key).lstrip("-").replace("-", "_") in _BLOCK_KEYS:
-            size = _whole(value)
-            if size is not None:
-                yield where, size
+            if keys is _BLOCK_KEYS or not name.startswith(_OF_THE_TARGET):
+                yield from _named(value, keys, reading, where, depth + 1)
+        elif name in keys and (read := reading(value)) is not None:
+            yield where, read
+
+
+def _positive(value: Any) -> int | None:
+    number = _whole(value)
+    return number if number else None
 
 
 def _whole(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdecimal() and len(value) < 10:
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _ids(value: Any) -> list[int] | None:
+    """Layer ids, as a list or as a command line spells them: "1,16,31" or "[1, 16, 31]"."""
+    if isinstance(value, str):
+        value = value.strip().strip("[]()").replace(",", " ").split()
+    if not isinstance(value, list) or not value:
+        return None
+    ids = [_whole(item) for item in value]
+    return None if None in ids else [item for item in ids if item is not None]
+
+
+_SETTINGS: tuple[tuple[str, tuple[str, ...], Callable[[Any], Any]], ...] = (
+    ("train.block_size", _BLOCK_KEYS, _positive),
+    ("train.mask_token_id", _MASK_KEYS, _whole),
+    ("train.taps", _TAP_KEYS, _ids),
+)

@@ -99,6 +99,24 @@ RAISED: list[tuple[str, str, tuple[Any, ...], Make]] = [
     ("ENGINE_PROXY", "note", ("CPU", "float32", "teacher-forced"), lambda: caveats_of(result(origin="run"))),
     ("HARNESS_DIFFERS", "warn", ("h" * 64, "other"), lambda: pair(result(), replace(OTHER, harness="other"))),
     ("INSIDE_NOISE", "warn", ("top1", "top4", "top8"), lambda: pair(result(), result("previous", seed=2))),
+    (
+        "SAME_WEIGHTS_OTHER_FILE",
+        "note",
+        ("ct200:/w/step_5800/checkpoint.pt", "slammed5_step4000.pt"),
+        lambda: caveats_of(with_facts(eval_asked={"path": "ct200:/w/step_5800/checkpoint.pt", "step": 5800})),
+    ),
+    (
+        "MASK_TOKEN_SUSPECT",
+        "warn",
+        (7, 248070),
+        lambda: caveats_of(with_facts(eval_mask_token_id=7, train_mask_token_id=248070)),
+    ),
+    (
+        "TARGET_LAYERS_MISMATCH",
+        "warn",
+        ([1, 2], [1, 16, 31]),
+        lambda: caveats_of(with_facts(eval_taps=[1, 2], train_taps=[1, 16, 31])),
+    ),
     ("LINK_FALLBACK_COPY", "note", ("copy",), lambda: caveats_of(with_facts(link_method="copy"))),
     (
         "LINKED_FILE_CHANGED",
@@ -243,6 +261,18 @@ SILENT: list[tuple[str, str, Make]] = [
     ("INSIDE_NOISE", "far apart", lambda: pair(result(), OTHER)),
     ("INSIDE_NOISE", "not comparable", lambda: pair(result(), result("previous", seed=2, anchors="strided"))),
     ("INSIDE_NOISE", "one prompt", lambda: pair(on(TEN[:1]), on(TEN[:1], seed=2))),
+    (
+        "SAME_WEIGHTS_OTHER_FILE",
+        "the one that was asked for",
+        lambda: caveats_of(with_facts(eval_asked={"path": "slammed5_step4000.pt", "step": 4000})),
+    ),
+    (
+        "MASK_TOKEN_SUSPECT",
+        "the same",
+        lambda: caveats_of(with_facts(eval_mask_token_id=7, train_mask_token_id=7)),
+    ),
+    ("MASK_TOKEN_SUSPECT", "nothing told of training", lambda: caveats_of(with_facts(eval_mask_token_id=7))),
+    ("TARGET_LAYERS_MISMATCH", "the same", lambda: caveats_of(with_facts(eval_taps=[1, 2], train_taps=[1, 2]))),
     ("LINK_FALLBACK_COPY", "hard link", lambda: caveats_of(with_facts(link_method="hardlink"))),
     (
         "LINKED_FILE_CHANGED",

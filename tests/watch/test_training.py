@@ -16,6 +16,7 @@ from dflash_tui.hosts.base import Entry, HostUnreachable, PermissionRefused, Sta
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
+from dflash_tui.watch.arguments import Arguments, training_facts
 from dflash_tui.watch.events import (
     CheckpointsListed,
     HostAnswered,
@@ -103,12 +104,24 @@ async def test_reads_the_story_once_with_every_fact_and_its_source(tmp_path: Pat
     facts = [(fact.kind, fact.value, fact.source.path, fact.source.where) for fact in found.facts]
     blocks = [fact[1:] for fact in facts if fact[0] == "train.block_size"]
     assert blocks == [(32, arguments, "block_size"), (32, log, "line 48")]
+    told = {fact[0]: fact[1:] for fact in facts}
+    assert told["train.mask_token_id"] == (248070, arguments, "mask_token_id")
+    assert told["train.taps"] == ([1, 16, 31, 46, 61], arguments, "target_layer_ids")
     (live,) = [fact for fact in found.facts if fact.kind == "train.live"]
     assert (live.value["step"], live.value["total"], live.value["line_number"]) == (5329, 20000, 48)
     assert live.value["line"].startswith("[2026-05-21 09:36:25] step=5329/20000")
     assert live.source.host == "ct200"
     (newest,) = [fact for fact in facts if fact[0] == "train.newest_saved"]
     assert newest[1:] == (4000, str(tmp_path / "checkpoints" / "step_4000"), "")
+
+
+def test_arguments_as_a_command_line_spells_them_and_not_those_of_the_target() -> None:
+    values = {"--target-layer-ids": "1,16, 31", "draft": {"mask-token-id": "7"}, "target_config": {"mask_token_id": 9}}
+    facts = training_facts("h", "/log", None, (), Arguments("h", "/a.json", values), now=0.0)
+    assert [(fact.kind, fact.value, fact.source.where) for fact in facts] == [
+        ("train.mask_token_id", 7, "draft.mask-token-id"),
+        ("train.taps", [1, 16, 31], "--target-layer-ids"),
+    ]
 
 
 async def test_reads_the_story_inside_a_busybox_container(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import posixpath
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dflash_tui.checkpoints.audit import audit
@@ -20,11 +21,13 @@ from dflash_tui.console.checks.paths import where
 from dflash_tui.console.console import Console
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable
 from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.records.facts import Fact
 from dflash_tui.records.settings import DrafterSettings
 from dflash_tui.watch.remote_files import RemoteFiles
 
 GROUP = Group("evaluation")
 LARGEST_JSON = 64 << 20
+_SOURCED = ", every setting has a source"
 
 Configs = list[tuple[str, dict[str, Any]]]
 
@@ -61,10 +64,33 @@ async def drafter(console: Console, checkpoint: SavedCheckpoint) -> tuple[Items,
         return [GROUP.fail("drafter", f"{place}: {error}")], None
     size = console.evaluation.block_size or settings.block_size
     taps = " ".join(map(str, settings.taps))
-    sentence = (
-        f"{place}: {settings.num_hidden_layers} layers, block size {size}, taps {taps}, every setting has a source"
-    )
+    sentence = f"{place}: {settings.num_hidden_layers} layers, block size {size}, taps {taps}{_SOURCED}"
     return [GROUP.ok("drafter", sentence)], settings
+
+
+def disagreeing(items: Items, settings: DrafterSettings | None, facts: Sequence[Fact]) -> Items:
+    """The drafter's item as a warning where the training says otherwise of itself (`facts`): both values, and who says
+    each. A config of another drafter makes a wrong number, not an error."""
+    if settings is None:
+        return items
+    used = {"block_size": settings.block_size, "mask_token_id": settings.mask_token_id, "taps": list(settings.taps)}
+    names = {"block_size": "block size", "mask_token_id": "mask token", "taps": "taps"}
+    said = []
+    for key, value in used.items():
+        told = [fact for fact in facts if fact.kind == f"train.{key}"]
+        other = next((fact for fact in reversed(told) if fact.value != value), None)
+        if other is not None:
+            mine, its = (" ".join(map(str, item)) if isinstance(item, list) else item for item in (value, other.value))
+            said.append(f"{names[key]} {mine} ({settings.sources.get(key, 'its weights')}), {its} ({other.source})")
+    if not said:
+        return items
+    doubt = f"it was trained otherwise than it will be evaluated: {'; '.join(said)}; is drafter.config that of another?"
+    return [
+        replace(item, state="warn", sentence=f"{item.sentence.removesuffix(_SOURCED)}; {doubt}")
+        if item.name == "drafter" and item.state == "ok"
+        else item
+        for item in items
+    ]
 
 
 async def remote_files(host: Host, folder: str, names: Sequence[str]) -> RemoteFiles:

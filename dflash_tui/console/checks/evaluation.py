@@ -84,6 +84,7 @@ async def _drafter(console: Console, found: Training, source: Reached) -> tuple[
     async def judged() -> Items:
         nonlocal settings
         items, settings = await checkpoint.drafter(console, newest)
+        items = checkpoint.disagreeing(items, settings, found.facts)
         return items
 
     return await bounded(GROUP, "drafter", judged, DRAFTER_SECONDS), settings

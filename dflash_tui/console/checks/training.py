@@ -15,6 +15,7 @@ from dflash_tui.console.console import Console
 from dflash_tui.console.quantities import ago, counted, megabytes
 from dflash_tui.hosts.base import Entry, FileMissing, HostError, HostUnreachable
 from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.records.facts import Fact
 from dflash_tui.watch.follow import TAIL
 from dflash_tui.watch.lines import LineSplitter
 from dflash_tui.watch.machine import read_machine
@@ -32,10 +33,12 @@ NAMED = "step_N, checkpoint-N, global_stepN or epoch folders, or *.pt and *.safe
 
 @dataclass(frozen=True)
 class Training:
-    """What was found. `newest` is the newest complete checkpoint, None where there is none or none could be seen."""
+    """What was found. `newest` is the newest complete checkpoint, None where there is none or none could be seen;
+    `facts` what the training says of itself."""
 
     items: Items
     newest: SavedCheckpoint | None = None
+    facts: tuple[Fact, ...] = ()
 
 
 async def look(console: Console) -> Training:
@@ -56,7 +59,7 @@ async def look(console: Console) -> Training:
     arguments = await bounded(GROUP, "arguments", lambda: _arguments(console, snapshot))
     gpus = await bounded(GROUP, "gpus", lambda: _gpus(console))
     complete = [item for item in snapshot.checkpoints if item.completeness == "complete"]
-    return Training([*log, *checkpoints, *arguments, *gpus], complete[-1] if complete else None)
+    return Training([*log, *checkpoints, *arguments, *gpus], complete[-1] if complete else None, snapshot.facts)
 
 
 async def _log_there(console: Console) -> Items:

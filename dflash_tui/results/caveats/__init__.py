@@ -19,14 +19,17 @@ from dflash_tui.results.caveats import (
     inside_noise,
     link_fallback,
     linked_file,
+    mask_token,
     more_blocks,
     prompt_coverage,
     prompt_set,
     same_step,
+    same_weights,
     skipped_weights,
     small_n,
     stale_cache,
     step_behind_live,
+    target_layers,
     wrong_model,
 )
 
@@ -38,11 +41,14 @@ OF_ONE: tuple[Callable[[Evaluation], tuple[Finding, ...]], ...] = (
     engine_proxy.find,
     link_fallback.find,
     linked_file.find,
+    mask_token.find,
     prompt_coverage.find,
+    same_weights.find,
     skipped_weights.find,
     small_n.find,
     stale_cache.find,
     step_behind_live.find,
+    target_layers.find,
     wrong_model.find,
 )
 OF_TWO: tuple[Callable[[Evaluation, Evaluation], tuple[Finding, ...]], ...] = (
