@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dflash_tui.console.state import ResultsPane
 from dflash_tui.records.finding import SEVERITIES, Comparison, Finding, Severity
 from dflash_tui.records.result import BUDGETS, METRICS, Evaluation, Score
+from dflash_tui.results import evidence
 from dflash_tui.results.caveats import voided
 from dflash_tui.results.figures import signed
 from dflash_tui.results.spread import Figure, level, spread, streak_of
@@ -181,9 +182,16 @@ def measured(evaluation: Evaluation) -> str:
 
 
 def what(evaluation: Evaluation) -> str:
-    """A result in few words: step 4000 · full."""
+    """A result in few words: step 4000 · full; which was asked for, where that is another of the same weights."""
+    asked = evidence.value(evaluation, "eval.asked")
+    step = evidence.whole(asked.get("step")) if isinstance(asked, dict) else None
+    name = formats.step_name(evaluation.step) if evaluation.step is not None else evaluation.name
+    if step is not None and step != evaluation.step:
+        name = f"{formats.step_name(step)} = {name}"
+    elif isinstance(asked, dict) and step is None:
+        name = f"{str(asked.get('path', '')).rstrip('/').rpartition('/')[2]} = {name}"
     parts = [
-        formats.step_name(evaluation.step) if evaluation.step is not None else evaluation.name,
+        name,
         evaluation.preset or "",
     ]
     return " · ".join(part for part in parts if part)

@@ -241,6 +241,26 @@ async def test_different_prompts_can_be_compared_on_those_that_both_measured(tin
     assert "common parts" not in results_title(tiny.console.state.results).plain
 
 
+async def test_the_same_weights_under_another_step_are_not_evaluated_again_and_it_says_so(tiny: Bench) -> None:
+    first = await evaluate(tiny.console)
+    tiny.save(5000)
+    done = await evaluate(tiny.console)
+    assert (done.existing, done.run_id) == (True, first.run_id)
+    folder = f"ct200:{tiny.workspace / 'checkpoints'}"
+    (found,) = [item for item in caveats_of(done.evaluation) if item.code == "SAME_WEIGHTS_OTHER_FILE"]
+    assert found.sentence.startswith(
+        f"Step 5000 ({folder}/step_5000) holds the same weights as step 4000 of slammed5 "
+        f"({folder}/step_4000), which was evaluated as {first.run_id}"
+    )
+    assert found.sentence in [event.sentence for event in tiny.of(happened.Noticed)]
+    assert found in tiny.console.state.results.caveats
+    assert "step 5000 = step 4000 · quick" in results_title(tiny.console.state.results).plain
+    plan = tiny.of(happened.PlanMade)[-1]
+    assert plan.lines[0].startswith("step 5000 of slammed5")
+    again = await evaluate(tiny.console, step=4000)
+    assert "SAME_WEIGHTS_OTHER_FILE" not in {item.code for item in caveats_of(again.evaluation)}
+
+
 async def test_what_has_no_common_parts_is_said_once_and_stays_compared_on_everything(tiny: Bench) -> None:
     await refresh(tiny.console)
     await evaluate(tiny.console)

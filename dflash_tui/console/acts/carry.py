@@ -6,7 +6,8 @@ import asyncio
 import posixpath
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
@@ -15,7 +16,10 @@ from dflash_tui.console.acts.reattach import EARLIER, ELSEWHERE, begun, take_ove
 from dflash_tui.console.acts.shown import show
 from dflash_tui.console.errors import TROUBLE
 from dflash_tui.evals.errors import EvaluationError, RunEnded
+from dflash_tui.records.facts import Fact, Source
+from dflash_tui.records.manifest import CheckpointRef
 from dflash_tui.records.result import Evaluation
+from dflash_tui.results.caveats import same_weights
 from dflash_tui.results.evaluation import from_run
 
 if TYPE_CHECKING:
@@ -61,23 +65,25 @@ async def carry(
     taken: Callable[[str, str, str], None] | None = None,
     *,
     again: bool,
+    checkpoint: CheckpointRef,
 ) -> Evaluated:
     """Have `request` answered by the harness's `command`. `create` makes the run directory; its id and path. `beside`
     makes those that the same process carries out after it; their paths. Where another run answers one of these, `taken`
-    is called with the id that was made, the other's and its directory.
+    is called with the id that was made, the other's and its directory. `checkpoint` is what was asked for: a request is
+    answered by a run of the same weights under another name too, and the result says so.
 
     Nothing is created when the request was answered before, or is worked on by a run that was left (that is followed
     then), unless `again`. Raises TROUBLE.
     """
     host = console.evaluation_host
     if not again and (known := console.store.find_request(request)):
-        return existing(console, job, known)
+        return existing(console, job, known, checkpoint)
     if not again and (left := await begun(console, harness, request)):
         if left.ended:
-            return existing(console, job, left.run_id)
+            return existing(console, job, left.run_id, checkpoint)
         console.emit(happened.EvaluationStarted(job, left.run_id, left.run_dir, host.name, EARLIER))
         console.emit(happened.Noticed("info", f"{left.run_id} works on the same request already; it is followed"))
-        return await followed(console, job, left.run_id, left.run_dir, harness, existing=True)
+        return await followed(console, job, left.run_id, left.run_dir, harness, existing=checkpoint)
     run_id, run_dir, *others = await _made(console, create, beside)
     console.emit(happened.EvaluationStarted(job, run_id, run_dir, host.name))
     try:
@@ -92,8 +98,8 @@ async def carry(
     if works.run_id != run_id:
         run_dir = await take_over(console, run_id, works.run_id)
         console.emit(happened.EvaluationStarted(job, works.run_id, run_dir, host.name, ELSEWHERE))
-        return await followed(console, job, works.run_id, run_dir, harness, existing=True)
-    return await followed(console, job, run_id, run_dir, harness, existing=False)
+        return await followed(console, job, works.run_id, run_dir, harness, existing=checkpoint)
+    return await followed(console, job, run_id, run_dir, harness)
 
 
 async def _made(
@@ -122,21 +128,41 @@ async def _made(
         raise
 
 
-async def followed(console: Console, job: str, run_id: str, run_dir: str, harness: str, *, existing: bool) -> Evaluated:
-    """Follow a run to its end and show its result. Raises RunEnded when it ends without one, TROUBLE."""
+async def followed(
+    console: Console, job: str, run_id: str, run_dir: str, harness: str, *, existing: CheckpointRef | None = None
+) -> Evaluated:
+    """Follow a run to its end and show its result; `existing` is what was asked for where another had begun it. Raises
+    RunEnded when it ends without one, TROUBLE."""
     home = console.store.run_folder(run_id)
     ended = await follow(console, job, run_id, run_dir, harness, home)
     if ended.state != "finished":
         raise RunEnded(run_id, ended.state, ended.error)
     evaluation = from_run(home)
+    if existing is not None:
+        evaluation = _as_asked(console, evaluation, existing)
     console.emit(happened.EvaluationEnded(job, run_id, "finished"))
     show(console, evaluation)
-    return Evaluated(run_id, existing, evaluation)
+    return Evaluated(run_id, existing is not None, evaluation)
 
 
-def existing(console: Console, job: str, run_id: str) -> Evaluated:
-    """Show the result of a run that had answered the request before."""
-    evaluation = from_run(console.store.run_folder(run_id))
+def _as_asked(console: Console, evaluation: Evaluation, checkpoint: CheckpointRef) -> Evaluation:
+    """The result with what was asked for where that is another file, or another step, of the same weights: told now,
+    and a caveat of the result."""
+    place = f"{checkpoint.host}:{checkpoint.path}" if checkpoint.host else checkpoint.path
+    if (place, checkpoint.step) == (evaluation.checkpoint_path, evaluation.step):
+        return evaluation
+    at = datetime.fromtimestamp(console.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    source = Source(checkpoint.host, checkpoint.path)
+    asked_for = Fact("eval.asked", {"path": place, "step": checkpoint.step}, source, at)
+    evaluation = replace(evaluation, facts=(*evaluation.facts, asked_for))
+    for finding in same_weights.find(evaluation):
+        console.emit(happened.Noticed("info", finding.sentence))
+    return evaluation
+
+
+def existing(console: Console, job: str, run_id: str, checkpoint: CheckpointRef) -> Evaluated:
+    """Show the result of a run that had answered the request for `checkpoint` before."""
+    evaluation = _as_asked(console, from_run(console.store.run_folder(run_id)), checkpoint)
     console.emit(happened.EvaluationEnded(job, run_id, "finished", existing=True))
     show(console, evaluation)
     return Evaluated(run_id, True, evaluation)

@@ -145,7 +145,16 @@ async def _carried_out(
     request = plan.manifest.request_id
     try:
         done = await carry(
-            console, job, "evaluate", request, harness, create, aside, lambda *words: _take(made, *words), again=again
+            console,
+            job,
+            "evaluate",
+            request,
+            harness,
+            create,
+            aside,
+            lambda *words: _take(made, *words),
+            again=again,
+            checkpoint=plan.manifest.checkpoint,
         )
     except EvaluationError:
         for run_id, run_dir in made.values():  # they have ended with it

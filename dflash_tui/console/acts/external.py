@@ -114,7 +114,16 @@ async def _evaluate(
     async def create() -> tuple[str, str]:
         return await _create(console, plan, fetched.folder, fetched.names)
 
-    return await carry(console, job, "external", plan.manifest.request_id, harness, create, again=again)
+    return await carry(
+        console,
+        job,
+        "external",
+        plan.manifest.request_id,
+        harness,
+        create,
+        again=again,
+        checkpoint=plan.manifest.checkpoint,
+    )
 
 
 async def _survey(console: Console, harness: str, checkpoint: str, preset: str) -> Survey:
