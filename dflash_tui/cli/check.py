@@ -51,7 +51,7 @@ def check(arguments: argparse.Namespace) -> int:
     async def work() -> int:
         path, store = config_path(arguments), open_store(arguments)
         answer = await act(path, store, told.say, told.ask if ask is not None else None)
-        print_answer(answer, arguments)
+        print_answer(answer, arguments, prose=True)
         return FAILED if answer.failed else DONE
 
     return run_async(work())

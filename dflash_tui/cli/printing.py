@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -15,8 +16,8 @@ def narrate(sentence: str) -> None:
     print(plain(sentence), file=sys.stderr, flush=True)
 
 
-def print_answer(answer: Any, arguments: argparse.Namespace) -> None:
-    """The answer as text, or with --json as JSON, on stdout."""
+def print_answer(answer: Any, arguments: argparse.Namespace, *, prose: bool = False) -> None:
+    """The answer as text, or with --json as JSON, on stdout. `prose`: sentences, which a terminal shows unbroken."""
     from dflash_tui.console.words import as_json, as_text
 
     encoding = (sys.stdout and sys.stdout.encoding) or "utf-8"
@@ -24,6 +25,10 @@ def print_answer(answer: Any, arguments: argparse.Namespace) -> None:
         text = as_json(answer, encoding)
     else:  # a terminal without τ still shows the rest
         text = as_text(answer).encode(encoding, "backslashreplace").decode(encoding)
+        if prose and sys.stdout and sys.stdout.isatty():
+            from dflash_tui.cli.prose import folded
+
+            text = folded(text, shutil.get_terminal_size().columns)
     try:
         print(text, flush=True)
     except BrokenPipeError:
