@@ -44,7 +44,7 @@ class Fact:
     ``cache.refused``             {prompt, reason, foreign}: hidden states that were there and could not be used;
                                   foreign: because they are of another target, other layers or another text
     ``cache.chosen``              {folder, why, usable: {folder: prompts}}: the hidden states used, of which ones
-    ``eval.asked``                {path, step}: the checkpoint that was asked for, where a run of the same weights answers
+    ``eval.asked``                {path, step}: the checkpoint asked for, where a run of the same weights answers
     ``eval.like``                 {name, sha256, copied, unrecorded}: the result that an evaluation was to be like
     ``target.identity``           {name, target_config_sha256} of the evaluation's target
     ``weights.id``                weights_id of what the harness really loaded

@@ -61,8 +61,8 @@ def training_facts(
     now: float,
 ) -> tuple[Fact, ...]:
     """What is known of the training at `now` (POSIX seconds): kinds ``train.block_size`` (one fact a source),
-    ``train.mask_token_id`` and ``train.taps`` (of the arguments), ``train.live`` and ``train.newest_saved``; a kind that
-    nothing tells is absent."""
+    ``train.mask_token_id`` and ``train.taps`` (of the arguments), ``train.live`` and ``train.newest_saved``; a kind
+    that nothing tells is absent."""
     read_at = iso(now)
     facts: list[Fact] = []
     if arguments is not None:
