@@ -128,9 +128,7 @@ class Store:
             raise UnknownReference(
                 f"{reference!r} begins {len(matching)} run ids: {listed(matching)}; write more of one"
             )
-        raise UnknownReference(
-            f"{reference!r} is no run, pin or file; runs: {listed(ids)}; pins: {listed(list(pins))}"
-        )
+        raise UnknownReference(f"{reference!r} is no run, pin or file; runs: {listed(ids)}; pins: {listed(list(pins))}")
 
 
 def _readable(run: StoredRun) -> bool:

@@ -112,7 +112,8 @@ def test_for_people_it_prints_the_result_and_narrates_on_stderr(world: Desk, qui
     assert "vanilla top-1" in ran.out
     assert "against previous: not comparable" in ran.out
     assert "already" not in ran.out
-    assert "block size 8; 1 thread, nice 10, float32" in ran.err
+    assert "block size 8, trained at 32 (" in ran.err  # the training says 32, the drafter.json that is used 8
+    assert "drafter.json: block_size says 8); 1 thread, nice 10, float32" in ran.err
 
 
 def test_the_harness_is_sent_once_under_the_hash_of_its_bytes(world: Desk, full: Any) -> None:
