@@ -12,17 +12,20 @@ from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.neighbours import request_id
 from dflash_tui.harness.turn import lock, opened
 
-_LINK = "checkpoint"
+_LINK, _HARNESS = "checkpoint", ".dflash"
 
 
 @contextlib.contextmanager
 def alone(run_dir: Path) -> Iterator[int]:
-    """Begin runs one after another: the lock of the folder that holds the folder of runs, while the block runs.
+    """Begin runs one after another: the lock of the folder that keeps the harness beside the folder of runs, while the
+    block runs.
 
-    Two that look for each other at the same moment would both find nothing. The descriptor is for a child that must
-    not go on holding it.
+    Two that look for each other at the same moment would both find nothing. Not the root that holds both: who guards a
+    file in it for a script of the user's own holds its lock for as long as the script works. The descriptor is for a
+    child that must not go on holding it.
     """
-    with opened(run_dir.parent.parent) as folder:
+    root = run_dir.parent.parent
+    with opened(root / _HARNESS if (root / _HARNESS).is_dir() else root) as folder:
         lock(folder)
         yield folder
 

@@ -271,6 +271,27 @@ async def test_it_goes_on_without_its_console_and_is_found_again(own: Own) -> No
     await other.close()
 
 
+@pytest.mark.parametrize("state", ["state", "other"])
+async def test_the_same_request_follows_one_that_was_left(own: Own, state: str) -> None:
+    gate = own.folder / "gate"
+    os.mkfifo(gate)
+    console = own.uses("half:", "say:begun", f"wait:{gate}", "write:")
+    job = asyncio.create_task(evaluate_external(console))
+    await until(lambda: "begun" in console.state.evaluation.log, "the script")
+    run_id = console.state.evaluation.run_id
+    job.cancel()
+    await asyncio.wait({job})
+    found = f"the same request, or dflash-tui show {run_id}, follows it"
+    assert f"{run_id} goes on at lab; {found}" in own.notices()
+    later = Console(console.config, Store(own.bench.root / state), console.hosts)
+    again = asyncio.create_task(evaluate_external(later))
+    await until(lambda: "begun" in later.state.evaluation.log, "the log")
+    await asyncio.to_thread(gate.write_text, "")
+    done = await again
+    assert (done.run_id, done.existing) == (run_id, True)
+    assert [path.name for path in own.runs.iterdir()] == [run_id]
+
+
 async def test_stop_ends_it_and_puts_the_old_file_back(own: Own) -> None:
     gate = own.folder / "gate"
     os.mkfifo(gate)
