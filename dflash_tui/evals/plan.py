@@ -280,7 +280,9 @@ def _named(manifest: Manifest, wish: Wish) -> str:
     if wish.baseline:
         return f"baseline {wish.baseline}, {checkpoint.host}:{checkpoint.path}"
     if not checkpoint.training:
-        return f"{wish.name or checkpoint.path}{step and f', {step}'}, a drafter of no watched training"
+        place = f"{checkpoint.host}:{checkpoint.path}"
+        called = f"{wish.name}, {place}" if wish.name else place
+        return f"{called}{step and f', {step}'}, a drafter of no watched training"
     return f"{step} of {checkpoint.training}" if step else checkpoint.path
 
 

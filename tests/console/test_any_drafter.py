@@ -68,6 +68,17 @@ async def test_a_folder_on_the_evaluation_host_is_linked_as_it_lies(tiny: Bench)
     assert tiny.console.state.results.current == done.evaluation
 
 
+async def test_the_same_weights_in_another_folder_are_answered_by_the_first_and_it_says_so(tiny: Bench) -> None:
+    first = await evaluate(tiny.console, model=f"lab:{published(tiny, tiny.root / 'lab' / 'models' / 'z-lab')}")
+    other = published(tiny, tiny.root / "lab" / "models" / "other")
+    done = await evaluate(tiny.console, model=f"lab:{other}")
+    assert (done.existing, done.run_id) == (True, first.run_id)
+    (found,) = [item for item in caveats_of(done.evaluation) if item.code == "SAME_WEIGHTS_OTHER_FILE"]
+    assert found.values[0].startswith(f"lab:{other}")
+    assert f"holds the same weights as {first.evaluation.checkpoint_path}, which was evaluated" in found.sentence
+    assert f"lab:{other}" in tiny.console.state.evaluation.plan[0]
+
+
 async def test_the_anchors_are_those_of_a_checkpoint(tiny: Bench) -> None:
     tiny.save(4000)
     checkpoint = await evaluate(tiny.console)
