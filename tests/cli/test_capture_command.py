@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ PRESENT = "fizzbuzz"
 
 
 @pytest.fixture(scope="module")
-def tiny(world: Desk) -> Path:
+def tiny(world: Desk) -> Iterator[Path]:
     """The config of a training of the demo's drafter, evaluated with the demo's target on one prompt of three."""
     saved = world.container / "data" / "tiny" / "checkpoints" / "step_100"
     saved.parent.mkdir(parents=True)
@@ -28,7 +29,7 @@ def tiny(world: Desk) -> Path:
     prompts = [json.loads(line) for line in (DEMO / "prompts.jsonl").read_text().splitlines()]
     chosen = [prompts[0], *prompts[3:5]]
     (lab / "prompts.jsonl").write_text("".join(json.dumps(prompt) + "\n" for prompt in chosen))
-    return world.other_config(
+    yield world.other_config(
         "tiny.toml",
         training={"checkpoints": "/data/tiny/checkpoints"},
         evaluation={
@@ -39,6 +40,8 @@ def tiny(world: Desk) -> Path:
         drafter={},
         baseline={},
     )
+    shutil.rmtree(lab)
+    shutil.rmtree(saved.parents[1])
 
 
 @pytest.fixture(scope="module")

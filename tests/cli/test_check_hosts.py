@@ -167,7 +167,11 @@ def test_what_ends_with_its_launcher_is_a_warning(world: Desk) -> None:
 
 
 def test_a_login_shell_that_prints(mine: Desk) -> None:
-    (mine.ct129.folder / ".bashrc").write_text("echo Welcome to ct129\n")
-    sentence = check(mine).only("hosts", "ct129 shell")
+    greeting = mine.ct129.folder / ".bashrc"
+    greeting.write_text("echo Welcome to ct129\n")
+    try:
+        sentence = check(mine).only("hosts", "ct129 shell")
+    finally:
+        greeting.unlink()  # the host is the other tests' too
     assert "the login shell of ct129 prints `Welcome to ct129` before each command's own output" in sentence
     assert "let its ~/.bashrc (or the like) print only where somebody reads" in sentence

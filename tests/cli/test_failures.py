@@ -93,8 +93,8 @@ def test_a_mistake_in_the_config_is_exit_2_and_names_the_key(
 
 
 def test_a_missing_config_is_exit_2_and_says_how_to_begin(world: Desk) -> None:
-    sentence = world.run("--config", world.root / "none.toml", "status").failed(2)
-    assert "none.toml: no such file" in sentence
+    sentence = world.run("--config", world.root / "no-such.toml", "status").failed(2)
+    assert "no-such.toml: no such file" in sentence
     assert "dflash-tui init" in sentence
     assert "dflash-tui demo" in sentence
 
