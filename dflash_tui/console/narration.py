@@ -57,9 +57,11 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 say(_ended(event, host))
             case happened.EvaluationStarted(_, run_id, run_dir, host):
                 begun[event.job] = f"run {run_id} in {host}:{run_dir}"
-            case happened.EvaluationAdvanced(job, run_id, _, progress, _, _) if progress:
+            case happened.EvaluationAdvanced(job, run_id, _, progress, _, _):
                 if job in begun:
                     say(begun.pop(job))
+                if progress is None:
+                    return
                 phase = " ".join(word for word in (progress.phase, progress.prompt) if word)
                 if progress.phase == "queued":
                     phase = f"queued behind {progress.behind or 'another run'}"

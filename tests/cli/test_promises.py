@@ -31,7 +31,7 @@ class Started:
 
     def __init__(self, world: Desk, state: Path) -> None:
         before = world.run_dirs()
-        self.command = world.begin("eval", "--json", state=state)
+        self.command = world.begin("eval", "--again", "--json", state=state)  # whatever others have asked
         until(lambda: world.run_dirs() - before or self.command.poll() is not None, "a run directory")
         assert self.command.poll() is None, self.command.communicate()
         (self.run_id,) = world.run_dirs() - before

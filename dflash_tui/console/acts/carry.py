@@ -99,6 +99,7 @@ async def carry(
         run_dir = await take_over(console, run_id, works.run_id)
         console.emit(happened.EvaluationStarted(job, works.run_id, run_dir, host.name, ELSEWHERE))
         return await followed(console, job, works.run_id, run_dir, harness, existing=checkpoint)
+    console.emit(happened.EvaluationAdvanced(job, run_id, "starting", None, (), ()))
     return await followed(console, job, run_id, run_dir, harness)
 
 
