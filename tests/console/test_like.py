@@ -18,12 +18,13 @@ from dflash_tui.console.acts.evaluate import evaluate, evaluate_like_baseline
 from dflash_tui.console.acts.like import like_of
 from dflash_tui.console.acts.shown import pin_shown
 from dflash_tui.console.errors import ConsoleError
-from dflash_tui.evals.errors import EvaluationRefused, RunEnded
+from dflash_tui.evals.errors import EvaluationRefused
 from dflash_tui.records.facts import Fact
 from dflash_tui.records.result import Evaluation, Score
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.evaluation import quick_of
 from dflash_tui.results.importers import import_file
+from tests.cli.world import DEMO
 from tests.console.world import STORY, Bench, bench
 
 
@@ -171,16 +172,19 @@ async def test_the_folder_of_the_result_to_be_like_is_used_though_it_is_configur
 
 
 async def test_capture_writes_where_an_evaluation_would_look(tiny: Bench) -> None:
-    small = tiny.root / "lab" / "small"
+    small, cache = tiny.root / "lab" / "small", tiny.root / "lab" / "cache"
     small.mkdir()
-    several_folders(tiny, small, tiny.lab.hidden_states)
-    with pytest.raises(RunEnded, match="capture-"):  # this bench's target is none to capture from
-        await capturing.capture(tiny.console)
-    (run,) = (tiny.root / "lab" / "eval" / "runs").iterdir()
-    request = json.loads((run / "capture.json").read_text())
-    assert request["hidden_states"] == str(tiny.lab.hidden_states)
-    assert request["prompts"] == ["p3"]
-    assert any(line.startswith(f"hidden states go to {tiny.lab.hidden_states}: 3 of 4") for line in plan(tiny))
+    shutil.copytree(DEMO / "hidden_states", cache)
+    prompts = tiny.root / "lab" / "demo.jsonl"
+    prompts.write_text("".join((DEMO / "prompts.jsonl").read_text().splitlines(keepends=True)[:4]))
+    evaluation = replace(tiny.console.evaluation, target=str(DEMO / "target"), prompts=str(prompts))
+    tiny.console.config = replace(tiny.console.config, evaluation=evaluation)
+    several_folders(tiny, small, cache)
+    done = await capturing.capture(tiny.console)
+    assert done.captured == ("graph_bfs",)
+    assert (cache / "graph_bfs.safetensors").exists()
+    assert list(small.iterdir()) == []
+    assert any(line.startswith(f"hidden states go to {cache}: 3 of 4") for line in plan(tiny))
 
 
 def with_metadata(path: Path, **changes: str) -> None:
