@@ -6,6 +6,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dflash_tui.config import BaselineConfig, Config, EvaluationConfig, TrainingConfig
 from dflash_tui.console import events as happened
@@ -16,6 +17,7 @@ from tests.cases import known
 from tests.harness.world import World, world
 
 STORY = known("cases/story")
+Kind = TypeVar("Kind")
 
 
 @dataclass
@@ -36,7 +38,7 @@ class Bench:
         shutil.copyfile(source, folder / "checkpoint.pt")
         return folder / "checkpoint.pt"
 
-    def of(self, kind: type[happened.Event]) -> list[happened.Event]:
+    def of(self, kind: type[Kind]) -> list[Kind]:
         return [event for event in self.told if isinstance(event, kind)]
 
 

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.config import HarnessConfig
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import baselines, fetch
+from dflash_tui.console.acts import baselines
 from dflash_tui.console.acts.carry import Evaluated, asked, carry
-from dflash_tui.console.acts.subject import opened
+from dflash_tui.console.acts.subject import of_training, opened
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals import external, rundir
 from dflash_tui.evals.external import ExternalPlan, Script
-from dflash_tui.evals.plan import Origin
 from dflash_tui.evals.ship import ship
 from dflash_tui.evals.survey import survey
 from dflash_tui.measure.anchors import PRESETS
@@ -89,30 +88,16 @@ async def _evaluate(
         **({"block_size": settings.block_size} if settings.block_size else {}),
     }
     looked = await external.look(host, settings.python, harness, external.looked_for(script, values), settings.root)
-    snapshot = await fetch.snapshot_of(console)
-    checkpoint = fetch.newest(snapshot, step)
-    for problem in snapshot.problems:  # the evaluation goes on, but a caveat may lack its evidence
-        console.emit(happened.Noticed("warn", f"not known of the training: {problem}"))
-    fetched = await fetch.bring(console, checkpoint, job)
-    found = await _survey(console, harness, opened(fetched.folder, fetched.names), preset)
+    subject = await of_training(console, step, job, None)
+    found = await _survey(console, harness, opened(subject.folder, subject.names), preset)
     values["threads"] = settings.threads or max(1, found.host.cpus_usable - 1)
-    origin = Origin(
-        host=checkpoint.host,
-        path=checkpoint.path,
-        training=console.config.training.name,
-        step=checkpoint.step,
-        size=checkpoint.size,
-        mtime=checkpoint.mtime,
-        inode=checkpoint.inode,
-        sha256=fetched.sha256 if len(checkpoint.files) == 1 else None,
-    )
-    facts = (*snapshot.facts, *baselines.facts(console))
+    facts = (*subject.facts, *baselines.facts(console))
     now = datetime.fromtimestamp(console.clock(), UTC)
-    plan = external.plan_external(script, preset, values, origin, found, looked, host.name, facts, now)
+    plan = external.plan_external(script, preset, values, subject.origin, found, looked, host.name, facts, now)
     console.emit(happened.PlanMade(job, plan.manifest.checkpoint.step, plan.lines, warnings=plan.warnings))
 
     async def create() -> tuple[str, str]:
-        return await _create(console, plan, fetched.folder, fetched.names)
+        return await _create(console, plan, subject.folder, subject.names)
 
     return await carry(
         console,

@@ -66,14 +66,15 @@ class _Found:
         return sum(stat.size for stat in self.stats.values())
 
 
-async def of_training(console: Console, step: int | None, job: str, asked: Asked) -> Subject:
+async def of_training(console: Console, step: int | None, job: str, asked: Asked | None) -> Subject:
     """The newest checkpoint (or that of `step`), brought to the evaluation host, with the training's facts as of now.
-    Raises TROUBLE."""
+    What would make the evaluation that is `asked` impossible is found out before gigabytes move; None: it is left to
+    others to judge. Raises TROUBLE."""
     snapshot = await fetch.snapshot_of(console)
     checkpoint = fetch.newest(snapshot, step)
     for problem in snapshot.problems:  # the evaluation goes on, but a caveat may lack its evidence
         console.emit(happened.Noticed("warn", f"not known of the training: {problem}"))
-    if await refuse_early(console, fetch.wanted_folder(console, checkpoint), asked):
+    if asked is not None and await refuse_early(console, fetch.wanted_folder(console, checkpoint), asked):
         items, _ = await drafter(console, checkpoint)
         if failed := [item.sentence for item in items if item.state == "fail"]:
             raise EvaluationRefused("; ".join(failed))
