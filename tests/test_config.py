@@ -96,6 +96,7 @@ def test_a_console_that_only_watches_needs_no_evaluation() -> None:
         ('name = "previous"', 'name = "../previous"', r"baseline.name: found '../previous', expected up to 64 letters"),
         ('via = "pve1"', 'via = "ct200"', r"hosts.ct200.via: the chain comes back to 'ct200'"),
         ('via = "pve1"', 'via = "pve1"\nssh = "ct200"', r"hosts.ct200.ssh: found 'ct200' beside `container`"),
+        ("[hosts.pve1]", '[hosts.""]\n[hosts.pve1]', r"hosts: found an empty name"),
         ("[hosts.pve1]", "[hosts.local]\n[hosts.pve1]", r"hosts.local: the name means this machine"),
         ("block_size = 16", "block_size = 1", r"evaluation.block_size: found 1, expected 0 .* or 2 to 256"),
         ("block_size = 16", "block_size = true", r"evaluation.block_size: found True, expected a whole number"),

@@ -44,6 +44,8 @@ def _check_hosts(config: Config) -> None:
 
 
 def _check_host(path: str, host: HostConfig) -> None:
+    if not host.name:
+        raise ConfigError(f"{path}: hosts: found an empty name, expected [hosts.NAME]")
     if host.name == "local":
         raise ConfigError(f"{path}: hosts.local: the name means this machine; call that host otherwise")
     for key in ("ssh", "jump"):

@@ -93,7 +93,7 @@ def _place(name: str) -> dict[str, Any]:
         return {
             **about,
             "type": "object",
-            "propertyNames": {"not": {"const": "local"}},
+            "propertyNames": {"minLength": 1, "not": {"const": "local"}},
             "additionalProperties": {**_table(name), "allOf": _beside_each_other()},
         }
     if name == "baseline":

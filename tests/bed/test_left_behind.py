@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -62,8 +63,10 @@ def test_after_every_way_to_end_a_job_only_runs_checkpoints_and_the_harness_are_
     child = bed.begin("eval", "--again", "--json")
     stopped = line_with(child.stderr, "run ").split()[1]
     bed.reached("evaluation")
+    stopping = bed.begin("stop", stopped, "--json")
+    line_with(stopping.stderr, "is asked to stop")
     bed.release("evaluation")
-    assert bed.json("stop", stopped)["state"] in ("stopped", "finished")
+    assert json.loads(stopping.communicate(timeout=60)[0])["state"] in ("stopped", "finished")
     child.communicate(timeout=60)
 
     wrong = bed.other_config("wrong.toml", evaluation={"python": "/no/python3"})

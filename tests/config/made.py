@@ -19,7 +19,9 @@ from dflash_tui.config.keys import LARGEST_BLOCK, TABLES
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 paths = words.map(lambda text: f"/{text}")
 naturals = st.integers(0, 1 << 40)
-names = st.one_of(st.sampled_from(["pve1", "ct200", "a.b", 'q"', "ü", ""]), words).filter(lambda name: name != "local")
+names = st.one_of(st.sampled_from(["pve1", "ct200", "a.b", 'q"', "ü"]), words).filter(
+    lambda name: name not in ("", "local")
+)
 argv = st.lists(words, min_size=1, max_size=3).filter(lambda words: bool(words[0])).map(tuple)
 
 

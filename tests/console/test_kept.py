@@ -52,7 +52,7 @@ def voided(state: Path, name: str) -> Store:
 
 
 def asked(**options: Any) -> argparse.Namespace:
-    given = {"name": None, "replace": False, "others": [], "against": None, "common": False, **options}
+    given = {"name": None, "replace": False, "others": [], "against": None, "common": False, "remove": None, **options}
     return argparse.Namespace(**given)
 
 

@@ -24,8 +24,7 @@ from dflash_tui.records.result import Evaluation, Score
 from dflash_tui.results.caveats import caveats_of
 from dflash_tui.results.evaluation import quick_of
 from dflash_tui.results.importers import import_file
-from tests.cli.world import DEMO
-from tests.console.world import STORY, Bench, bench
+from tests.console.world import STORY, Bench, bench, capturable
 
 
 @pytest.fixture
@@ -172,14 +171,9 @@ async def test_the_folder_of_the_result_to_be_like_is_used_though_it_is_configur
 
 
 async def test_capture_writes_where_an_evaluation_would_look(tiny: Bench) -> None:
-    small, cache = tiny.root / "lab" / "small", tiny.root / "lab" / "cache"
+    small = tiny.root / "lab" / "small"
     small.mkdir()
-    shutil.copytree(DEMO / "hidden_states", cache)
-    prompts = tiny.root / "lab" / "demo.jsonl"
-    prompts.write_text("".join((DEMO / "prompts.jsonl").read_text().splitlines(keepends=True)[:4]))
-    evaluation = replace(tiny.console.evaluation, target=str(DEMO / "target"), prompts=str(prompts))
-    tiny.console.config = replace(tiny.console.config, evaluation=evaluation)
-    several_folders(tiny, small, cache)
+    cache = capturable(tiny, small)
     done = await capturing.capture(tiny.console)
     assert done.captured == ("graph_bfs",)
     assert (cache / "graph_bfs.safetensors").exists()

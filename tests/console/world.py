@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import dflash_tui
 from dflash_tui.config import BaselineConfig, Config, EvaluationConfig, TrainingConfig
 from dflash_tui.console import events as happened
 from dflash_tui.console.console import Console
@@ -17,6 +18,7 @@ from tests.cases import known
 from tests.harness.world import World, world
 
 STORY = known("cases/story")
+DEMO = Path(dflash_tui.__file__).parent / "demo" / "data"
 Kind = TypeVar("Kind")
 
 
@@ -40,6 +42,22 @@ class Bench:
 
     def of(self, kind: type[Kind]) -> list[Kind]:
         return [event for event in self.told if isinstance(event, kind)]
+
+
+def capturable(made: Bench, *folders: Path) -> Path:
+    """Give a bench the demo's target, four prompts and the hidden states of three of them, which can be captured from.
+    `folders` are looked into first; the folder that holds the three."""
+    cache, prompts = made.root / "lab" / "cache", made.root / "lab" / "demo.jsonl"
+    shutil.copytree(DEMO / "hidden_states", cache)
+    prompts.write_text("".join((DEMO / "prompts.jsonl").read_text().splitlines(keepends=True)[:4]))
+    evaluation = replace(
+        made.console.evaluation,
+        target=str(DEMO / "target"),
+        prompts=str(prompts),
+        hidden_states=(*map(str, folders), str(cache)),
+    )
+    made.console.config = replace(made.console.config, evaluation=evaluation)
+    return cache
 
 
 def bench(root: Path, **evaluation: object) -> Bench:

@@ -76,6 +76,10 @@ def test_with_a_terminal_nothing_is_refused() -> None:
     assert done.stdout.strip() == "None"
 
 
+FOREIGN = ("TMUX", "NO_COLOR", "COLUMNS", "LINES")
+"""What the terminal of whoever runs the tests says of itself."""
+
+
 @pytest.fixture
 def tmux(tmp_path: Path) -> Iterator[list[str]]:
     """A tmux server of its own, without anybody's configuration."""
@@ -90,7 +94,7 @@ def _start(tmux: list[str], width: int, height: int, state: str, environment: di
     settings = [part for name, value in variables.items() for part in ("-e", f"{name}={value}")]
     subprocess.run(
         [*tmux, "new-session", "-d", "-x", str(width), "-y", str(height), *settings, sys.executable, "-c", RUN, state],
-        check=True, cwd=ROOT, env={name: text for name, text in os.environ.items() if name not in ("TMUX", "NO_COLOR")},
+        check=True, cwd=ROOT, env={name: text for name, text in os.environ.items() if name not in FOREIGN},
     )  # fmt: skip
 
 
