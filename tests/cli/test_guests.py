@@ -41,7 +41,8 @@ def test_what_a_colleague_has_evaluated_is_shown_instead_of_evaluated_again(
     ran = world.run("eval", "--json", state=apart)
     assert ran.data["existing"] is True
     assert ran.data["result"]["per_prompt"] == quick["result"]["per_prompt"]
-    run_id = quick["result"]["run_id"]
+    run_id = ran.data["result"]["run_id"]
+    assert run_id in before
     assert f"{run_id} answers the same request, asked elsewhere; none is started" in ran.err
     assert world.run_dirs() == before
     assert [run["run_id"] for run in world.json("runs", state=apart)["runs"]] == [run_id]
