@@ -19,6 +19,22 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield made
 
 
+@pytest.fixture(autouse=True)
+def kept_tidy(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a test puts into the container's /data goes with it: others look around there."""
+    if "world" not in request.fixturenames:
+        yield
+        return
+    folder: Path = request.getfixturevalue("world").container / "data"
+    before = set(folder.iterdir())
+    yield
+    for left in set(folder.iterdir()) - before:
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()
+
+
 @pytest.fixture(scope="session")
 def quick(world: Desk) -> Any:
     """`eval --json` of the newest checkpoint."""

@@ -154,16 +154,16 @@ def test_one_of_several_folders_of_hidden_states_does_not_exist(world: Desk) -> 
     assert found.sentence("evaluation", "hidden states 2").startswith("ct129:/nowhere/hs does not exist")
 
 
-def test_settings_that_the_training_says_otherwise_are_a_warning(world: Desk) -> None:
+def test_settings_that_the_training_says_otherwise_are_a_warning(world: Desk, spoiled: Path) -> None:
     described = json.loads((world.lab.root / "drafter.json").read_text())
-    arguments = world.container / "data" / "same_args.json"
+    arguments = spoiled / "args.json"
     inner = described.get("dflash_config", {})
     same = {
         "block_size": described["block_size"],
         "mask_token_id": inner.get("mask_token_id", described.get("mask_token_id")),
         "target_layer_ids": inner.get("target_layer_ids", described.get("target_layer_ids")),
     }
-    log = world.container / "data" / "same.log"
+    log = spoiled / "train.log"
     log.write_text("step=5329/20000 loss=2.0\n")
     for name, value, words in (
         ("mask_token_id", 7, "mask token "),
@@ -171,13 +171,13 @@ def test_settings_that_the_training_says_otherwise_are_a_warning(world: Desk) ->
         ("block_size", 32, "block size "),
     ):
         arguments.write_text(json.dumps({**same, name: value}))
-        training = {"arguments": "/data/same_args.json", "log": "/data/same.log"}
+        training = {"arguments": "/data/spoiled/args.json", "log": "/data/spoiled/train.log"}
         found = check(world, world.other_config("otherwise.toml", training=training))
         sentence = found.sentence("evaluation", "drafter")
         assert ("evaluation", "drafter") in found.places("warn")
         assert found.code == 0
         shown = " ".join(map(str, value)) if isinstance(value, list) else str(value)
-        assert f", {shown} (ct200:/data/same_args.json [{name}]); is drafter.config that of another?" in sentence
+        assert f", {shown} (ct200:/data/spoiled/args.json [{name}]); is drafter.config that of another?" in sentence
         assert f"it was trained otherwise than it will be evaluated: {words}" in sentence
         assert f"{world.lab.root}/drafter.json: " in sentence
     arguments.write_text(json.dumps(same))

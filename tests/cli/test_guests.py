@@ -23,7 +23,7 @@ def occupied(world: Desk) -> Iterator[None]:
 
 def test_two_workstations_that_ask_the_same_at_once_get_one_run(world: Desk, quick: Any, tmp_path: Path) -> None:
     before = world.run_dirs()
-    both = [world.begin("eval", "--block-size", "5", "--json", state=tmp_path / name) for name in ("hers", "his")]
+    both = [world.begin("eval", "--block-size", "11", "--json", state=tmp_path / name) for name in ("hers", "his")]
     answers = [json.loads(child.communicate(timeout=120)[0]) for child in both]
     assert sorted(answer["existing"] for answer in answers) == [False, True]
     made = world.run_dirs() - before
@@ -51,7 +51,7 @@ def test_what_a_colleague_has_evaluated_is_shown_instead_of_evaluated_again(
 
 def test_a_run_waits_for_its_turn_and_says_so(world: Desk, quick: Any, apart: Path) -> None:
     with occupied(world):
-        child = world.begin("eval", "--block-size", "6", "--json", state=apart)
+        child = world.begin("eval", "--block-size", "12", "--json", state=apart)
         line_with(child.stderr, "queued behind another run")
     out, err = child.communicate(timeout=120)
     assert json.loads(out)["existing"] is False, err
@@ -59,7 +59,7 @@ def test_a_run_waits_for_its_turn_and_says_so(world: Desk, quick: Any, apart: Pa
 
 def test_a_run_that_waits_can_be_stopped_by_its_name(world: Desk, quick: Any, apart: Path) -> None:
     with occupied(world):
-        child = world.begin("eval", "--block-size", "7", "--json", state=apart)
+        child = world.begin("eval", "--block-size", "13", "--json", state=apart)
         run_id = line_with(child.stderr, "run ").split()[1]
         line_with(child.stderr, "queued behind")
         assert world.json("stop", run_id, state=apart)["state"] == "stopped"
