@@ -1,0 +1,48 @@
+"""The command that writes a stream into a part at its destination, under a lock that lives as long as any writer does.
+
+An sshd may not notice for half an hour that a client is gone, and the writer that it started lives on: what it still
+has in its pipe must not land in a part that somebody continues. So a writer holds an exclusive lock on the part, on a
+descriptor that the program which writes inherits; who finds the lock taken ends that writer first (`free`).
+"""
+
+from __future__ import annotations
+
+from dflash_tui.transfer.emission import BLOCK
+
+BUSY = 75
+"""Exit status of a writer that did not begin because another one has the part open."""
+
+_WRITE = f"""
+part=$1 seek=$2 size=$3
+exec 9>>"$part" || exit 4
+if command -v flock >/dev/null 2>&1; then flock -n 9 || exit {BUSY}; fi
+dd if=/dev/null of="$part" bs={BLOCK} seek="$seek" 2>/dev/null || exit 4
+said=$(fallocate -n -l "$size" "$part" 2>&1) || case $said in *"No space left"*|*uota*) echo "$said" >&2; exit 28;; esac
+exec dd of="$part" bs={BLOCK} seek="$seek" conv=notrunc
+"""
+
+_FREE = """
+part=$1
+for each in /proc/[0-9]*/fd/*; do
+  [ "$(readlink "$each" 2>/dev/null)" = "$part" ] || continue
+  pid=${each#/proc/} pid=${pid%%/*}
+  [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
+done
+exec 9>>"$part" || exit 4
+command -v flock >/dev/null 2>&1 || exit 0
+flock -n 9
+"""
+
+
+def writing(part: str, start: int, size: int) -> list[str]:
+    """The writer: cut `part` at `start` (a multiple of BLOCK), set room for `size` bytes aside where the filesystem
+    can, then write stdin from there on. Status BUSY: another writer has it. Raises ValueError for a start between
+    blocks."""
+    if start % BLOCK:
+        raise ValueError(f"a part is continued at whole blocks of {BLOCK} bytes, not at {start}")
+    return ["sh", "-c", _WRITE, "dflash", part, str(start // BLOCK), str(size)]
+
+
+def free(part: str) -> list[str]:
+    """Kill this user's writers of `part`. Status 0 when nobody has it open any more; 1 when somebody still does."""
+    return ["sh", "-c", _FREE, "dflash", part]
