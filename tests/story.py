@@ -83,7 +83,7 @@ def _header(folder: Path) -> tuple[Fact, ...]:
     path = folder / "checkpoint.header.json"
     header = json.loads(path.read_text())
     tensors = {
-        name: TensorInfo(name, header["dtype"], tuple(shape), path.name, 0, c_strides(tuple(shape)), 0)
+        name: TensorInfo(name, header["dtype"], tuple(shape), path.name, 0, c_strides(tuple(shape)), 0, 0)
         for name, shape in header["tensors"].items()
     }
     found = audit(Structure("zip", tensors, (path.name,), "model_state_dict"))

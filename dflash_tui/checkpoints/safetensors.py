@@ -74,7 +74,8 @@ def _tensor(file: str, name: str, entry: Any, data_start: int) -> TensorInfo:
         raise CheckpointDamaged(f"{file}: {name}: its shape or data_offsets in the header is not readable")
     if not isinstance(dtype, str) or dtype not in ITEMSIZE:
         raise CheckpointUnsupported(f"{file}: {name} is of type {dtype!r}, which can't be read here")
-    info = TensorInfo(name, dtype, shape, file, data_start + offsets[0], c_strides(shape), offsets[1] - offsets[0])
+    start = data_start + offsets[0]
+    info = TensorInfo(name, dtype, shape, file, start, c_strides(shape), offsets[1] - offsets[0], start)
     if info.nbytes != info.storage_nbytes:
         raise CheckpointDamaged(
             f"{file}: {name}: {dtype} of shape {shape} needs {info.nbytes} bytes, "

@@ -18,10 +18,22 @@ ITEMSIZE: Mapping[str, int] = {
 
 
 @dataclass(frozen=True)
+class Extent:
+    """A byte range of a file."""
+
+    file: str
+    offset: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
 class TensorInfo:
     """A tensor and where it lies: `offset` is the file position of element [0, …, 0]; `strides` are in elements.
 
-    `storage_nbytes` is the size of the whole record that it is a view of (equal to `nbytes` unless it is a view).
+    `storage_offset` and `storage_nbytes` are the whole record that it is a view of (the tensor itself unless it is a
+    view; tied tensors share one), `storage_crc` that record's CRC-32 as the file's own directory states it (None where
+    it states none). A tensor that lies in several places has `pieces`: byte ranges that, one after the other, are its
+    logical bytes (C order); its `file` and `offset` are then the first piece's and it has no storage but itself.
     """
 
     name: str
@@ -31,6 +43,9 @@ class TensorInfo:
     offset: int
     strides: tuple[int, ...]
     storage_nbytes: int
+    storage_offset: int
+    storage_crc: int | None = None
+    pieces: tuple[Extent, ...] = ()
 
     @property
     def itemsize(self) -> int:
@@ -45,19 +60,18 @@ class TensorInfo:
     @property
     def contiguous(self) -> bool:
         """Whether the logical bytes are exactly the file's bytes from `offset` on."""
-        return self.nbytes == 0 or all(
-            size == 1 or stride == expected
-            for size, stride, expected in zip(self.shape, self.strides, c_strides(self.shape), strict=True)
+        return not self.pieces and (
+            self.nbytes == 0
+            or all(
+                size == 1 or stride == expected
+                for size, stride, expected in zip(self.shape, self.strides, c_strides(self.shape), strict=True)
+            )
         )
 
-
-@dataclass(frozen=True)
-class Extent:
-    """A byte range of a file."""
-
-    file: str
-    offset: int
-    nbytes: int
+    @property
+    def storage(self) -> Extent:
+        """The whole record that the tensor is a view of; the same for tied tensors. Not for one in pieces."""
+        return Extent(self.file, self.storage_offset, self.storage_nbytes)
 
 
 DirectoryLine = tuple[str, str, int, int | None]
@@ -94,7 +108,7 @@ def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def tensor_extent(info: TensorInfo) -> Extent:
-    """The smallest byte range that holds every element of the tensor."""
+    """The smallest byte range that holds every element of the tensor (of one that is not in pieces)."""
     if info.nbytes == 0:
         return Extent(info.file, info.offset, 0)
     last = sum((size - 1) * stride for size, stride in zip(info.shape, info.strides, strict=True))

@@ -10,7 +10,7 @@ from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupport
 from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.pickles import MAX_BYTES, Opaque, Storage, Tensor, plain, read_pickle
 from dflash_tui.checkpoints.structure import ITEMSIZE, DirectoryLine, Structure, TensorInfo, check_view
-from dflash_tui.checkpoints.zipdir import ZipDirectory, data_offsets, read_directory
+from dflash_tui.checkpoints.zipdir import ZipDirectory, ZipRecord, data_offsets, read_directory
 
 NAMESPACES = ("draft_state_dict", "draft_model", "model", "state_dict", "model_state_dict", "module")
 """Top-level keys that hold a model's tensors; a drafter's own come before general ones."""
@@ -147,23 +147,23 @@ def _places(files: Files, directory: ZipDirectory, prefix: str, found: Mapping[s
             raise CheckpointDamaged(f"{file}: {name} lies in record {records[name]!r}, which the zip does not hold")
     offsets = data_offsets(files, directory, sorted(set(records.values())))
     return {
-        name: _info(file, name, tensor, directory.records[records[name]].size, offsets[records[name]])
+        name: _info(file, name, tensor, directory.records[records[name]], offsets[records[name]])
         for name, tensor in found.items()
     }
 
 
-def _info(file: str, name: str, tensor: Tensor, stored: int, offset: int) -> TensorInfo:
+def _info(file: str, name: str, tensor: Tensor, record: ZipRecord, offset: int) -> TensorInfo:
     dtype = _dtype(file, name, tensor)
     itemsize = ITEMSIZE[dtype]
     expected = tensor.storage.count * (1 if _is_untyped(tensor.storage) else itemsize)
-    if stored != expected:
+    if record.size != expected:
         raise CheckpointDamaged(
-            f"{file}: {name}: its storage {tensor.storage.key} has {stored} bytes, expected {expected}; "
+            f"{file}: {name}: its storage {tensor.storage.key} has {record.size} bytes, expected {expected}; "
             "fetch the file again"
         )
-    info = TensorInfo(
-        name, dtype, tensor.shape, file, offset + max(tensor.offset, 0) * itemsize, tensor.strides, stored
-    )
+    start = offset + max(tensor.offset, 0) * itemsize
+    crc = record.crc if record.crc or not record.size else None
+    info = TensorInfo(name, dtype, tensor.shape, file, start, tensor.strides, record.size, offset, crc)
     check_view(info, tensor.offset)
     return info
 

@@ -105,6 +105,6 @@ def test_a_transposed_matrix_is_read_along_the_file(tmp_path: Path) -> None:
     """200 columns of 5,000 rows, stored column after column: one read a column, not one a row."""
     (tmp_path / "t.bin").write_bytes(bytes(2 * 5000 * 200))
     files = CountedReads(tmp_path)
-    info = TensorInfo("t", "BF16", (5000, 200), "t.bin", 0, (1, 5000), 2 * 5000 * 200)
+    info = TensorInfo("t", "BF16", (5000, 200), "t.bin", 0, (1, 5000), 2 * 5000 * 200, 0)
     assert sum(map(len, logical_bytes(files, Part(info)))) == info.nbytes
     assert files.reads == 200

@@ -23,7 +23,7 @@ def structure_of(shapes: dict[str, tuple[int, ...]], dtype: str = "F32") -> Stru
     tensors: dict[str, TensorInfo] = {}
     offset = 0
     for name, shape in shapes.items():
-        info = TensorInfo(name, dtype, shape, "model.safetensors", offset, c_strides(shape), 0)
+        info = TensorInfo(name, dtype, shape, "model.safetensors", offset, c_strides(shape), 0, offset)
         tensors[name] = info
         offset += info.nbytes
     return Structure("safetensors", tensors, ("model.safetensors",))
@@ -55,7 +55,7 @@ def test_two_tensors_of_one_name_are_refused_and_one_stored_twice_is_not() -> No
     structure = structure_of({"fc.weight": (4, 8), "module.fc.weight": (4, 8)})
     with pytest.raises(CheckpointUnsupported, match=r"fc\.weight and module\.fc\.weight"):
         canonical_tensors(structure)
-    tied = TensorInfo("module.fc.weight", "F32", (4, 8), "model.safetensors", 0, (8, 1), 0)
+    tied = TensorInfo("module.fc.weight", "F32", (4, 8), "model.safetensors", 0, (8, 1), 0, 0)
     tensors = {**structure.tensors, "module.fc.weight": tied}
     assert set(canonical_tensors(Structure("safetensors", tensors, ("model.safetensors",)))) == {"fc.weight"}
 
