@@ -164,3 +164,45 @@ def test_a_missing_file_points_to_init_and_the_demo(tmp_path: Path) -> None:
 def test_any_other_text_is_a_config_error(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^config\.toml: "):
         parse_config(text, "config.toml")
+
+
+def test_how_checkpoints_move_can_be_said_and_is_slim_through_this_machine_otherwise() -> None:
+    plain = parse_config(WHOLE, "config.toml").transfer
+    assert (plain.mode, plain.route, plain.bytes_per_second) == ("slim", "relay", None)
+    said = parse_config(
+        WHOLE.replace('ssh = "ct129"', 'ssh = "ct129"\ndirect = "root@10.0.0.29:22"')
+        + '[transfer]\nmode = "full"\nroute = "auto"\nlimit = "1.6 Gbit/s"\n',
+        "config.toml",
+    )
+    assert (said.transfer.mode, said.transfer.route, said.transfer.bytes_per_second) == ("full", "auto", 200e6)
+    assert said.hosts["ct129"].direct == "root@10.0.0.29:22"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('mode = "thin"', ("transfer.mode", "'thin'", "'slim' or 'full'")),
+        ('route = "joined"', ("transfer.route", "'joined'", "'relay' or 'direct' or 'auto'")),
+        ('limit = "200"', ("transfer.limit", "'200'", "200 MB/s")),
+        ('limit = "200 Mb/s"', ("transfer.limit", "'200 Mb/s'", "1 Gbit/s")),
+        ('limit = "0 MB/s"', ("transfer.limit", "'0 MB/s'")),
+        ("limit = 200", ("transfer.limit", "200", "a string")),
+    ],
+)
+def test_what_can_t_be_a_way_to_move_is_refused_with_what_could(line: str, words: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_config(f"{WHOLE}\n[transfer]\n{line}\n", "config.toml")
+    for word in ("config.toml", *words):
+        assert word in str(error.value)
+
+
+@pytest.mark.parametrize("found", ["-oProxyCommand=x", "root@", "a b", "host:0", "me@host:22:3"])
+def test_a_way_for_other_hosts_that_ssh_could_misread_is_refused(found: str) -> None:
+    with pytest.raises(ConfigError, match="hosts.ct129.direct"):
+        parse_config(WHOLE.replace('ssh = "ct129"', f'ssh = "ct129"\ndirect = "{found}"'), "config.toml")
+
+
+def test_no_file_goes_to_a_host_that_is_only_hopped_through() -> None:
+    more = '[hosts.gate]\njump_only = true\ndirect = "me@gate:22"\n'
+    with pytest.raises(ConfigError, match="hosts.gate.direct.*jump_only"):
+        parse_config(WHOLE + more, "config.toml")

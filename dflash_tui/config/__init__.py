@@ -10,6 +10,7 @@ from dflash_tui.config.content import (
     HarnessConfig,
     HostConfig,
     TrainingConfig,
+    TransferConfig,
 )
 from dflash_tui.config.keys import CONFIG_VERSION
 from dflash_tui.config.reading import load_config, parse_config
@@ -23,6 +24,7 @@ __all__ = [
     "HarnessConfig",
     "HostConfig",
     "TrainingConfig",
+    "TransferConfig",
     "load_config",
     "parse_config",
 ]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 
-from dflash_tui.config.content import Config, ConfigError, EvaluationConfig, HarnessConfig, HostConfig
-from dflash_tui.config.keys import LARGEST_BLOCK
+from dflash_tui.config.content import Config, ConfigError, EvaluationConfig, HarnessConfig, HostConfig, TransferConfig
+from dflash_tui.config.keys import LARGEST_BLOCK, MODES, ROUTES
+from dflash_tui.config.rates import read_rate
+
+DIRECT = r"([^@\s-][^@\s]*@)?(\[[0-9A-Fa-f:.%a-z]+\]|[^@:\s\[\]-][^@:\s\[\]]*)(:[1-9][0-9]{0,4})?"
+"""How a host reaches another one: host, user@host, user@host:port, user@[v6]:port."""
 
 _PIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # a baseline is pinned under its name
 
@@ -61,6 +65,13 @@ def _check_host(path: str, host: HostConfig) -> None:
         )
     if host.container and host.jump_only:
         raise ConfigError(f"{path}: hosts.{host.name}.jump_only: a container can't be hopped through")
+    if host.direct and not re.fullmatch(DIRECT, host.direct):
+        raise ConfigError(
+            f"{path}: hosts.{host.name}.direct: found {host.direct!r}, expected user@host:port, by which other hosts "
+            "reach it over SSH"
+        )
+    if host.direct and host.jump_only:
+        raise ConfigError(f"{path}: hosts.{host.name}.direct: no file goes to a host that is jump_only")
     if host.attached and not host.container:
         raise ConfigError(f"{path}: hosts.{host.name}.attached: only what a `container` launcher starts ends with it")
 
@@ -83,6 +94,7 @@ def _check_values(config: Config) -> None:
     if config.evaluation is not None:
         _check_evaluation(config.path, config.evaluation)
     _check_baselines(config)
+    _check_transfer(config.path, config.transfer)
     if config.harness is not None:
         _check_harness(config, config.harness)
     for key in ("log", "checkpoints"):
@@ -133,6 +145,17 @@ def _check_baselines(config: Config) -> None:
         for key in ("file", "drafter", "config"):
             if value := getattr(item, key):
                 _absolute(path, f"baseline.{item.name}.{key}", value)
+
+
+def _check_transfer(path: str, transfer: TransferConfig) -> None:
+    for key, found, known in (("mode", transfer.mode, MODES), ("route", transfer.route, ROUTES)):
+        if found not in known:
+            raise ConfigError(f"{path}: transfer.{key}: found {found!r}, expected {' or '.join(map(repr, known))}")
+    if transfer.limit:
+        try:
+            read_rate(transfer.limit)
+        except ValueError as error:
+            raise ConfigError(f"{path}: transfer.limit: {error}") from None
 
 
 def _check_harness(config: Config, harness: HarnessConfig) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dflash_tui.config.rates import read_rate
+
 
 class ConfigError(Exception):
     """A config that can't be used; the sentence names the file, the key, what was found and what was expected."""
@@ -18,7 +20,8 @@ class HostConfig:
     by its own name. This machine is always called "local".
 
     `jump` names another host of the config that the connection goes through; a `jump_only` host is hopped through and
-    nothing else. `attached`: what is started there ends with its launcher, so an evaluation is held open.
+    nothing else. `attached`: what is started there ends with its launcher, so an evaluation is held open. `direct` is
+    how other hosts reach it over SSH themselves (user@host:port), "" where they can't.
     """
 
     name: str
@@ -28,6 +31,7 @@ class HostConfig:
     jump: str = ""
     jump_only: bool = False
     attached: bool = False
+    direct: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,22 @@ class EvaluationConfig:
     python: str = "python3"
     block_size: int = 0
     threads: int = 0
+
+
+@dataclass(frozen=True)
+class TransferConfig:
+    """How checkpoints are moved. `mode`: "slim" leaves behind what an evaluation does not read, "full" moves files as
+    they are. `route`: "relay" goes through this machine, "direct" from host to host, "auto" whichever is faster.
+    `limit` is a rate as people write it, "" for none."""
+
+    mode: str = "slim"
+    route: str = "relay"
+    limit: str = ""
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        """The limit, None without one."""
+        return read_rate(self.limit) if self.limit else None
 
 
 @dataclass(frozen=True)
@@ -96,4 +116,5 @@ class Config:
     drafter: Mapping[str, Any] = field(default_factory=dict)
     baselines: tuple[BaselineConfig, ...] = ()
     harness: HarnessConfig | None = None
+    transfer: TransferConfig = TransferConfig()
     theme: str = "harbour"

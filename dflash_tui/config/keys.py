@@ -10,6 +10,8 @@ from typing import Any
 
 CONFIG_VERSION = 1
 LARGEST_BLOCK = 256  # tokens, anchor included
+MODES = ("slim", "full")
+ROUTES = ("relay", "direct", "auto")
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "jump": Key(TEXT, "the host that the connection goes through"),
         "jump_only": Key(TRUTH, "hopped through and nothing else: no command, no file"),
         "attached": Key(TRUTH, "what is started there ends with its launcher"),
+        "direct": Key(TEXT, "user@host:port, by which other hosts reach it over SSH themselves"),
     },
     "drafter": {
         "config": Key(TEXT, "the drafter's config.json on the evaluation host, absolute"),
@@ -104,6 +107,11 @@ TABLES: dict[str, dict[str, Key]] = {
         "import_as": Key(TEXT, "the importer that reads the results; else recognised"),
         "environment": Key(TEXTS, "environment variables for it"),
     },
+    "transfer": {
+        "mode": Key(TEXT, "slim: only what an evaluation reads; full: files as they are"),
+        "route": Key(TEXT, "relay: through this machine; direct: from host to host; auto: the faster one"),
+        "limit": Key(TEXT, "the most that transfers take together, such as 200 MB/s"),
+    },
     "interface": {"theme": Key(TEXT, "the app's theme")},
 }
 ABOUT: dict[str, str] = {
@@ -113,6 +121,7 @@ ABOUT: dict[str, str] = {
     "drafter": "only what neither a config beside the weights nor the checkpoint itself says",
     "baseline": "results to compare with, pinned as they are when first seen; several may be named",
     "harness": "your own evaluation script instead of the one that is sent",
+    "transfer": "how checkpoints are moved",
     "interface": "how the app looks",
 }
 """What each table is for, in one line."""

@@ -17,6 +17,7 @@ from dflash_tui.config.content import (
     HarnessConfig,
     HostConfig,
     TrainingConfig,
+    TransferConfig,
 )
 from dflash_tui.config.keys import CONFIG_VERSION, NUMBER, TABLES, TOP, Key
 
@@ -65,6 +66,7 @@ def parse_config(text: str, path: str) -> Config:
             for i, item in enumerate(baselines)
         ),
         harness=HarnessConfig(**_listed(harness, "command", "results")) if harness is not None else None,
+        transfer=TransferConfig(**_checked(path, "transfer.", data.get("transfer", {}), TABLES["transfer"])),
         **_checked(path, "interface.", data.get("interface", {}), TABLES["interface"]),
     )
     check(config)

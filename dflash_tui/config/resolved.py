@@ -47,6 +47,7 @@ def resolve(config: Config, written: Mapping[str, Any]) -> Resolved:
     ]
     if config.harness is not None:
         tables["harness"] = place("harness", _hidden(config), written["harness"], "harness")
+    tables["transfer"] = place("transfer", config.transfer, written.get("transfer", {}), "transfer")
     tables["interface"] = place("interface", config, written.get("interface", {}), "interface")
     return Resolved({name: table for name, table in tables.items() if table}, tuple(found))
 

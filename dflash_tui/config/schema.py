@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from dflash_tui.config.checks import DIRECT
 from dflash_tui.config.content import (
     BaselineConfig,
     Config,
@@ -15,8 +16,21 @@ from dflash_tui.config.content import (
     HarnessConfig,
     HostConfig,
     TrainingConfig,
+    TransferConfig,
 )
-from dflash_tui.config.keys import ABOUT, CONFIG_VERSION, LARGEST_BLOCK, NEEDED_TABLES, NUMBER, TABLES, Key, Shape
+from dflash_tui.config.keys import (
+    ABOUT,
+    CONFIG_VERSION,
+    LARGEST_BLOCK,
+    MODES,
+    NEEDED_TABLES,
+    NUMBER,
+    ROUTES,
+    TABLES,
+    Key,
+    Shape,
+)
+from dflash_tui.config.rates import RATE_PATTERN
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 RECORDS: dict[str, type] = {
@@ -25,6 +39,7 @@ RECORDS: dict[str, type] = {
     "hosts": HostConfig,
     "baseline": BaselineConfig,
     "harness": HarnessConfig,
+    "transfer": TransferConfig,
     "interface": Config,
 }
 """The record that each table's values become; those of [drafter] stay as they are."""
@@ -51,6 +66,10 @@ _DEMANDS: dict[tuple[str, str], dict[str, Any]] = {
     ("baseline", "config"): _OPTIONAL_PATH,
     ("harness", "command"): {"minItems": 1, "prefixItems": [{"type": "string", "minLength": 1}]},
     ("harness", "results"): {**_RESULT, "items": _RESULT},
+    ("hosts", "direct"): {"anyOf": [{"const": ""}, {"pattern": f"^({DIRECT})$"}]},
+    ("transfer", "mode"): {"enum": list(MODES)},
+    ("transfer", "route"): {"enum": list(ROUTES)},
+    ("transfer", "limit"): {"anyOf": [{"const": ""}, {"pattern": f"^({RATE_PATTERN})$"}]},
 }
 """What one value must be beyond its shape. Each keyword looks at its own kind of value only."""
 
@@ -157,6 +176,7 @@ def _beside_each_other() -> list[dict[str, Any]]:
             "then": {"not": {"anyOf": [_told("ssh"), _told("jump"), _true("jump_only")]}},
             "else": {"not": _true("attached")},
         },
+        {"if": _true("jump_only"), "then": {"not": _told("direct")}},
     ]
 
 

@@ -72,6 +72,8 @@ def headed(config: Config) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "baseline", "[[baseline]]", spoken("baseline", baseline)
     if config.harness is not None:
         yield "harness", "[harness]", spoken("harness", config.harness)
+    if moving := spoken("transfer", config.transfer):
+        yield "transfer", "[transfer]", moving
     if look := spoken("interface", config):
         yield "interface", "[interface]", look
 

@@ -13,6 +13,7 @@ from dflash_tui.config import (
     HarnessConfig,
     HostConfig,
     TrainingConfig,
+    TransferConfig,
 )
 from dflash_tui.config.keys import LARGEST_BLOCK, TABLES
 
@@ -63,6 +64,14 @@ def _config(draw: st.DrawFn) -> Config:
             for at, item in enumerate(baselines)
         ),
         harness=draw(st.none() | _harness()) if evaluation else None,
+        transfer=draw(
+            st.builds(
+                TransferConfig,
+                mode=st.sampled_from(["slim", "full"]),
+                route=st.sampled_from(["relay", "direct", "auto"]),
+                limit=st.sampled_from(["", "200 MB/s", "1.5GiB/s", "800 Mbit/s"]),
+            )
+        ),
         theme=draw(st.just("harbour") | words),
     )
 
@@ -72,7 +81,9 @@ def _hosts(draw: st.DrawFn) -> dict[str, HostConfig]:
     made: dict[str, HostConfig] = {}
     for name in draw(st.lists(names, max_size=3, unique=True)):
         jump = draw(st.sampled_from(["", *made]))
-        made[name] = HostConfig(name, ssh=draw(words), jump=jump, jump_only=draw(st.booleans()))
+        only = draw(st.booleans())
+        direct = "" if only else draw(st.sampled_from(["", "10.0.0.2", "root@[fe80::2]:22", "me@lab.example.org:2222"]))
+        made[name] = HostConfig(name, ssh=draw(words), jump=jump, jump_only=only, direct=direct)
     vias = ["local", *(name for name, host in made.items() if not host.jump_only)]
     for name in draw(st.lists(names.filter(lambda name: name not in made), max_size=2, unique=True)):
         via = draw(st.sampled_from([name for name in vias if name]))
@@ -107,7 +118,7 @@ def _harness() -> st.SearchStrategy[HarnessConfig]:
 
 
 _anything = st.one_of(
-    st.sampled_from(["", "/x", "x", "local", "pve1", "ct200", ".."]),
+    st.sampled_from(["", "/x", "x", "local", "pve1", "ct200", "..", "full", "me@x:22", "-x", "1 kB/s", "0 B/s", "1 Mb/s"]),
     st.sampled_from([0, 1, 2, 16, 256, 257, -1, 1.5]),
     st.booleans(),
     st.lists(st.sampled_from(["", "/x", "pct", "../x", 1, True]), max_size=2),
@@ -134,6 +145,7 @@ def _near(draw: st.DrawFn) -> dict[str, Any]:
         },
         "baseline": [{"name": "previous", "file": "/x"}],
         "harness": {"command": ["python"]},
+        "transfer": {"mode": "slim", "route": "auto", "limit": "200 MB/s"},
     }  # fmt: skip
     for _ in range(draw(st.integers(0, 3))):
         place, table = draw(st.sampled_from(_places(data)))
@@ -153,5 +165,5 @@ def _places(data: dict[str, Any]) -> list[tuple[dict[str, Any], str | None]]:
     hosts, baselines = data.get("hosts"), data.get("baseline")
     inner = [(item, "hosts") for item in hosts.values()] if isinstance(hosts, dict) else []
     inner += [(item, "baseline") for item in baselines] if isinstance(baselines, list) else []
-    inner += [(data[name], name) for name in ("training", "evaluation", "harness") if name in data]
+    inner += [(data[name], name) for name in ("training", "evaluation", "harness", "transfer") if name in data]
     return [(data, None), *((item, name) for item, name in inner if isinstance(item, dict))]
