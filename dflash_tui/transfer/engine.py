@@ -26,6 +26,8 @@ class Leg:
     bytes written at the destination) since the last call. `arrived` is called with a chunk's number in the output and
     its SHA-256 (hex) when all of it has passed through this process and was handed on to the destination; never where
     bytes don't pass here. `pace` is awaited with a number of bytes before so many pass: it keeps limits and turns.
+    `crcs`: CRC-32s of ranges that passed in earlier legs, by their index in `output.segments`: a Late is built from
+    them, those that the ranges state, and those of this leg.
     """
 
     source: Host
@@ -39,6 +41,7 @@ class Leg:
     count: Callable[[int, int], None]
     arrived: Callable[[int, str], None]
     pace: Pace
+    crcs: Mapping[int, int] = field(default_factory=dict)
 
 
 class Pace(Protocol):
