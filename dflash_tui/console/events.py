@@ -70,6 +70,22 @@ class TransferStarted:
 
 
 @dataclass(frozen=True)
+class TransferPlanned:
+    """What is going to lie at the destination: `total` bytes of the `original` ones. `kept` names what they hold, and
+    `left` what stays behind with its bytes, in words; `why` is the reason why nothing does, though that was asked.
+    `resumable` bytes lie there already, `present` ones under their final names."""
+
+    job: str
+    total: int
+    original: int
+    kept: tuple[str, ...] = ()
+    left: tuple[tuple[str, int], ...] = ()
+    why: str = ""
+    resumable: int = 0
+    present: int = 0
+
+
+@dataclass(frozen=True)
 class TransferAdvanced:
     """Bytes moved, or a step of verification began."""
 
@@ -200,6 +216,7 @@ Event = (
     | EvaluationAsked
     | PlanMade
     | TransferStarted
+    | TransferPlanned
     | TransferAdvanced
     | TransferEnded
     | EvaluationStarted

@@ -6,8 +6,10 @@ import posixpath
 from collections.abc import Callable
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.quantities import megabytes
+from dflash_tui.console.quantities import megabytes, savings
 from dflash_tui.transfer.progress import TransferProgress
+
+_WAYS = {"joined": "through this machine, by two ssh and one pipe", "direct": "from host to host"}
 
 
 def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
@@ -18,6 +20,7 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
     told: set[tuple[str, str]] = set()
     announced: dict[str, str] = {}
     routes: dict[str, tuple[str, ...]] = {}
+    names: dict[str, str] = {}
     begun: dict[str, str] = {}  # by job: said once something is heard of that run, for another may answer in its place
 
     def on_one_host(job: str) -> bool:
@@ -39,13 +42,23 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 for line in (*event.lines, *event.warnings):
                     say(f"  {line}")
             case happened.TransferStarted(job, _, name, route, total):
-                routes[job] = route
+                routes[job], names[job] = route, name
                 what = f"{name}, {megabytes(total)}"
                 way = f"placing {what}, on {route[0]}" if on_one_host(job) else f"moving {what}: {' ▸ '.join(route)}"
                 announced[job] = way
+            case happened.TransferPlanned(job, total, original, kept, left, why):
+                if job in announced and left and not on_one_host(job):
+                    what = savings(total, original, kept, left)
+                    announced[job] = f"moving {names[job]}, {what}: {' ▸ '.join(routes[job])}"
+                if why:
+                    say(why)
+                if event.resumable:
+                    say(f"  {megabytes(event.resumable)} of it lie there from an earlier attempt, and are continued")
             case happened.TransferAdvanced(job, progress) if progress.phase in ("moving", "verifying"):
                 if job in announced:
                     say(announced.pop(job))
+                if progress.route in _WAYS:
+                    once(job, progress.route, f"  {_WAYS[progress.route]}")
                 if progress.problem:
                     cut = f"  attempt {progress.attempt}: {progress.problem}"
                     once(job, cut, cut)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, noun: str) -> str:
     """1 block, 1,329 blocks."""
@@ -14,6 +16,19 @@ def megabytes(size: int) -> str:
         if size >= scale:
             return f"{size / scale:.2f} {unit}"
     return f"{size} B"
+
+
+def of_bytes(part: int, whole: int) -> str:
+    """3.46 of 15.47 GB; the unit once where it is the same."""
+    one, other = megabytes(part).split(), megabytes(whole).split()
+    return f"{one[0]} of {' '.join(other)}" if one[1] == other[1] else f"{' '.join(one)} of {' '.join(other)}"
+
+
+def savings(total: int, original: int, kept: Sequence[str], left: Sequence[tuple[str, int]]) -> str:
+    """What moves and what stays, with sizes: "3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left"."""
+    if not left:
+        return f"{megabytes(total)}, as it is"
+    return f"{of_bytes(total, original)}: {', '.join(kept) or 'weights'}; {', '.join(what for what, _ in left)} left"
 
 
 def ago(seconds: float) -> str:

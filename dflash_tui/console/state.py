@@ -74,7 +74,9 @@ class TrainingPane:
 
 @dataclass(frozen=True)
 class TransferPane:
-    """The newest transfer. `total` in bytes; `bytes` crossed in `seconds`, once it has ended."""
+    """The newest transfer. `total` in bytes, of `original` ones at the source; `kept` and `left` (with its bytes) say
+    what these are, `why` why nothing is left though that was asked. `bytes` crossed in `seconds`, once it has ended,
+    `how` the weights came."""
 
     job: str = ""
     state: JobState = "idle"
@@ -82,12 +84,17 @@ class TransferPane:
     name: str = ""
     route: tuple[str, ...] = ()
     total: int = 0
+    original: int = 0
+    kept: tuple[str, ...] = ()
+    left: tuple[tuple[str, int], ...] = ()
+    why: str = ""
     progress: TransferProgress | None = None
     path: str = ""
     sha256: str = ""
     bytes: int = 0
     seconds: float = 0.0
     already_there: bool = False
+    how: str = ""
     error: str | None = None
 
 
@@ -180,7 +187,12 @@ def fold(state: State, event: happened.Event) -> State:
             return _link(state, event)
         case seen.TrainingProgressed() | seen.CheckpointsListed() | seen.MachineRead():
             return replace(state, training=_training(state.training, event))
-        case happened.TransferStarted() | happened.TransferAdvanced() | happened.TransferEnded():
+        case (
+            happened.TransferStarted()
+            | happened.TransferPlanned()
+            | happened.TransferAdvanced()
+            | happened.TransferEnded()
+        ):
             return replace(state, transfer=_transfer(state.transfer, event))
         case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins, common):
             return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins, common))
@@ -226,13 +238,25 @@ def _training(
 
 
 def _transfer(
-    pane: TransferPane, event: happened.TransferStarted | happened.TransferAdvanced | happened.TransferEnded
+    pane: TransferPane,
+    event: happened.TransferStarted | happened.TransferPlanned | happened.TransferAdvanced | happened.TransferEnded,
 ) -> TransferPane:
     match event:
         case happened.TransferStarted(job, step, name, route, total):
-            return TransferPane(job=job, state="running", step=step, name=name, route=route, total=total)
+            return TransferPane(
+                job=job, state="running", step=step, name=name, route=route, total=total, original=total
+            )
         case _ if event.job != pane.job:
             return pane
+        case happened.TransferPlanned():
+            return replace(
+                pane,
+                total=event.total,
+                original=event.original,
+                kept=event.kept,
+                left=event.left,
+                why=event.why,
+            )
         case happened.TransferAdvanced():
             return replace(pane, progress=event.progress)
         case happened.TransferEnded():
@@ -244,6 +268,7 @@ def _transfer(
                 bytes=event.bytes,
                 seconds=event.seconds,
                 already_there=event.already_there,
+                how=event.how,
                 error=event.error,
             )
 

@@ -192,15 +192,17 @@ def whole_words(content: Line, width: int) -> Line:
     return content if content.width <= width else wrapped(content, max(1, width - 2))[0] + line((" …", "faint"))
 
 
-def bar(done: float, total: float, width: int) -> Line:
-    """A progress bar: heavy where done, light where not; half cells count."""
+def bar(done: float, total: float, width: int, before: float = 0) -> Line:
+    """A progress bar: heavy where done, light where not; half cells count. `before`: what of it was there before this
+    began, in another shade and broken, so that it can be told without colours too."""
     if width <= 0:
         return EMPTY
     share = min(1.0, max(0.0, done / total)) if total > 0 else 0.0
     halves = int(share * width * 2)
     full, half = divmod(halves, 2)
     head = "━" * full + ("╸" if half else "")
-    return line((head, "bar"), ("─" * (width - len(head)), "track"))
+    old = min(full, int(min(1.0, max(0.0, before / total)) * width) if total > 0 else 0)
+    return line(("╍" * old, "muted"), (head[old:], "bar"), ("─" * (width - len(head)), "track"))
 
 
 def _first_cells(text: str, room: int) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.state import State, TrainingPane, fold
@@ -27,6 +28,8 @@ from tests import story as evidence
 FOLDER = Path(__file__).parents[1] / "data" / "cases" / "story"
 NOW = datetime(2026, 5, 21, 9, 36, 27, tzinfo=UTC).timestamp()
 SIZE = 15_470_000_128
+LEFT = (("optimizer", 6_922_000_000), ("frozen embed/lm_head", 5_085_593_600))
+SLIM = SIZE - sum(size for _, size in LEFT)  # what an evaluation reads of it
 ROUTE = ("ct200", "here", "ct129")
 SHA256 = "7f3a0c1288d94e55a1f0b6a0de3c1b7745f2a9e1c6d80b93512e4fa7c09d6e21"
 ASKED = tuple(json.loads((FOLDER / "hidden_states.json").read_text())["prompts_asked"])
@@ -81,24 +84,25 @@ def blocks(prompt: str, count: int = 30) -> tuple[BlockRecord, ...]:
     return tuple(made)
 
 
-def moving(written: int = SIZE * 74 // 100, job: str = "job 1") -> tuple[happened.Event, ...]:
-    """The checkpoint on its way."""
+def moving(written: int = SLIM * 74 // 100, job: str = "job 1", **known: Any) -> tuple[happened.Event, ...]:
+    """The checkpoint on its way, without what an evaluation does not read. `known` replaces what its progress says."""
     started = happened.TransferStarted(job, 4000, "step_4000", ROUTE, SIZE)
-    return (started, happened.TransferAdvanced(job, transfer_progress(written)))
+    planned = happened.TransferPlanned(job, SLIM, SIZE, ("drafter",), LEFT)
+    return (started, planned, happened.TransferAdvanced(job, replace(transfer_progress(written), **known)))
 
 
 def transfer_progress(written: int, phase: Phase = "moving") -> TransferProgress:
     """A transfer's progress with a little read ahead of what is written."""
     return TransferProgress(
-        phase=phase, read=min(SIZE, written + 64_000_000), written=written, total=SIZE, rate=398e6,
-        eta=(SIZE - written) / 398e6, file="checkpoint.pt",
+        phase=phase, read=min(SLIM, written + 64_000_000), written=written, total=SLIM, rate=398e6, read_rate=412e6,
+        eta=(SLIM - written) / 398e6, file="checkpoint.pt", route="relay", left_out=SIZE - SLIM,
     )  # fmt: skip
 
 
 def moved(job: str = "job 1") -> tuple[happened.Event, ...]:
     """The checkpoint there, verified."""
     path = "/root/eval/checkpoints/slammed5/step_4000/checkpoint.pt"
-    return (*moving(SIZE, job), happened.TransferEnded(job, path=path, sha256=SHA256, seconds=39.4, bytes=SIZE))
+    return (*moving(SLIM, job), happened.TransferEnded(job, path=path, sha256=SHA256, seconds=8.6, bytes=SLIM))
 
 
 def planned(job: str = "job 1") -> tuple[happened.Event, ...]:
