@@ -11,6 +11,8 @@ from dflash_tui.checkpoints.structure import Structure, TensorInfo
 
 _WRAPPERS = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"))
 _PREFIXES = frozenset(("draft_model", "model"))
+TARGET_PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "language_model.")
+"""Where a target keeps its language model, in the order in which it is looked for."""
 _ALIASES = (
     ("midlayer.", "layers.0."),
     ("encoder.fc.", "fc."),

@@ -10,12 +10,12 @@ from typing import Any
 
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.files import LocalFiles
+from dflash_tui.checkpoints.keys import TARGET_PREFIXES
 from dflash_tui.checkpoints.opening import read_structure
 from dflash_tui.checkpoints.structure import TensorInfo
 from dflash_tui.harness.errors import Refused
 
 INDEX = "model.safetensors.index.json"
-_PREFIXES = ("", "model.", "model.language_model.", "language_model.model.", "language_model.")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class TargetFiles:
 
     def find(self, name: str) -> TensorInfo | None:
         """A tensor of the language model by its bare name, whatever the nesting."""
-        return next((self.tensors[p + name] for p in _PREFIXES if p + name in self.tensors), None)
+        return next((self.tensors[p + name] for p in TARGET_PREFIXES if p + name in self.tensors), None)
 
     def info(self, name: str) -> TensorInfo:
         """A tensor by its bare name. Raises Refused when there is none."""
