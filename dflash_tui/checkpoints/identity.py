@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,13 +49,7 @@ def weights_id(
     """
     parts = canonical_tensors(structure)
     reduced = DRAFT_TO_TARGET in parts or TARGET_TO_DRAFT in parts
-    family = family_of(parts)
-    if family in ("eagle", "unknown"):
-        chosen = [name for name in parts if name not in KNOWN_EXTRAS and not is_rotary_buffer(name)]
-    else:
-        chosen = [name for name in body_keys(family, layer_count(parts), parts) if name in parts]
-    chosen += [name for name in (DRAFT_TO_TARGET, TARGET_TO_DRAFT) if name in parts]
-    hashes = {name: part_sha256(files, parts[name]) for name in chosen}
+    hashes = {name: part_sha256(files, parts[name]) for name in own_names(parts)}
     states: dict[str, Stored] = {}
     for name, target in ((EMBEDDING, target_embedding), (HEAD, target_head)):
         if name not in parts:
@@ -75,6 +69,16 @@ def weights_id(
     names = sorted(hashes, key=str.encode)
     lines = b"".join(_line(name, parts[name], hashes[name]) for name in names)
     return WeightsId(hashlib.sha256(lines).hexdigest(), states[EMBEDDING], states[HEAD], tuple(names))
+
+
+def own_names(parts: Mapping[str, Part]) -> list[str]:
+    """The canonical tensors that are the drafter's whatever its target is: its body, and a reduced vocabulary's maps."""
+    family = family_of(parts)
+    if family in ("eagle", "unknown"):
+        own = [name for name in parts if name not in KNOWN_EXTRAS and not is_rotary_buffer(name)]
+    else:
+        own = [name for name in body_keys(family, layer_count(parts), parts) if name in parts]
+    return own + [name for name in (DRAFT_TO_TARGET, TARGET_TO_DRAFT) if name in parts]
 
 
 def part_sha256(files: Files, part: Part) -> str:

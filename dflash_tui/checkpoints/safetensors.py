@@ -19,7 +19,7 @@ def read_safetensors(files: Files, file: str) -> Structure:
     """Structure of one safetensors file. Raises CheckpointIncomplete when the file is shorter than its header says,
     CheckpointDamaged when the header contradicts itself, CheckpointUnsupported for a dtype that is not known."""
     total = files.size(file)
-    header, data_start = _header(files, file, total)
+    header, data_start = read_header(files, file)
     tensors: dict[str, TensorInfo] = {}
     spans: list[tuple[int, int, str]] = []
     for name, entry in header.items():
@@ -47,7 +47,10 @@ def read_safetensors(files: Files, file: str) -> Structure:
     )
 
 
-def _header(files: Files, file: str, total: int) -> tuple[dict[str, Any], int]:
+def read_header(files: Files, file: str) -> tuple[dict[str, Any], int]:
+    """(the header as it is written, the position where the data begins). Raises CheckpointIncomplete, CheckpointDamaged
+    when there is no such header."""
+    total = files.size(file)
     if total < 8:
         raise CheckpointIncomplete(f"{file}: has {total} bytes, too few for a safetensors header; still being written?")
     first = files.read(file, 0, min(total, _FIRST))

@@ -1,0 +1,143 @@
+"""A checkpoint without what an evaluation never reads: its optimizer, and a frozen pair that its target has anyway."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dflash_tui.checkpoints.anatomy import FRAME, Anatomy, Kind, Piece
+from dflash_tui.checkpoints.errors import CheckpointUnsupported
+from dflash_tui.checkpoints.family import EMBEDDING, HEAD
+from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.keys import canonical_name
+from dflash_tui.checkpoints.segments import Output
+from dflash_tui.checkpoints.slim_safetensors import safetensors_output
+from dflash_tui.checkpoints.slim_torch import torch_output
+from dflash_tui.checkpoints.structure import Structure
+
+LEAVABLE = frozenset((EMBEDDING, HEAD))
+_NEVER_READ = "verifier_lm_head.weight"
+_INDEX = ".index.json"
+
+_WHY: dict[Kind, str] = {
+    "optimizer": "optimizer state, of use to the training alone",
+    "state": "state of the training, of use to it alone",
+    "other": "not plain data, and not used by an evaluation",
+    "embedding": "frozen: the target has the same",
+    "head": "frozen: the target has the same",
+    "verifier": "the target's head, which an evaluation takes from the target",
+}
+_WORDS: tuple[tuple[Kind, str], ...] = (
+    ("optimizer", "optimizer"), ("state", "training state"), ("verifier", "verifier_lm_head"), ("other", "other data"),
+)  # fmt: skip
+_UNITS = ((10**9, "GB", 2), (10**6, "MB", 1), (10**3, "kB", 1))
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is not in the slim copy, its bytes in the source, and why it isn't needed."""
+
+    name: str
+    nbytes: int
+    kind: Kind
+    why: str
+
+
+@dataclass(frozen=True)
+class Slim:
+    """The slim copy of the file (or shards) with the weights. `left` is empty where leaving out would save nothing:
+    then the source is better copied whole. `total` is the bytes of the source's files that it stands for."""
+
+    output: Output
+    kept: tuple[Piece, ...]
+    left: tuple[Left, ...]
+    total: int
+    step: int | None = None
+
+    @property
+    def sentence(self) -> str:
+        """Like "3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left"."""
+        return f"{portion(self.output.size, self.total)}: {_kept_words(self.kept)}; {left_words(self.left)} left"
+
+
+def slim(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:
+    """The slim copy. `leave` names those of LEAVABLE that were found equal to the target's; a reduced vocabulary's own
+    head stays in whatever it says.
+
+    All other tensors of the model are kept under their raw names, with step, epoch, arguments and other small plain
+    data. Raises CheckpointUnsupported when the checkpoint can't be taken apart: then it is copied whole.
+    """
+    structure = anatomy.structure
+    if structure is None:
+        raise CheckpointUnsupported(f"no slim copy can be made: {anatomy.problem}")
+    left = [_left(piece) for piece in anatomy.tensors if _is_left(piece, leave)]
+    away = {item.name for item in left}
+    kept = tuple(piece for piece in anatomy.tensors if piece.name not in away)
+    if not kept:
+        raise CheckpointUnsupported(f"{structure.files[0]}: no tensor would be kept in a slim copy")
+    tensors = {piece.name: structure.tensors[piece.name] for piece in kept}
+    name = _output_name(structure)
+    if structure.container.startswith("safetensors"):
+        sources = [file for file in structure.files if not file.endswith(_INDEX)]
+        output = safetensors_output(files, name, tensors, sources)
+    else:
+        output = torch_output(name, tensors, structure.files, structure.namespace, _extras(anatomy, structure))
+    left += [_left(piece) for piece in anatomy.entries if piece.name != FRAME and piece.name not in anatomy.extras]
+    total = sum(files.size(file) for file in structure.files)
+    if not any(item.nbytes for item in left):
+        left = []
+    return Slim(output, kept, tuple(left), total, structure.step)
+
+
+def portion(part: int, whole: int) -> str:
+    """Like "3.46 of 15.47 GB", both in the unit of the whole."""
+    for unit, name, digits in _UNITS:
+        if whole >= unit:
+            return f"{part / unit:.{digits}f} of {whole / unit:.{digits}f} {name}"
+    return f"{part} of {whole} bytes"
+
+
+def left_words(left: Iterable[Left]) -> str:
+    """Like "optimizer, frozen embed/lm_head"; "nothing"."""
+    kinds = {item.kind for item in left}
+    words = [word for kind, word in _WORDS if kind in kinds]
+    frozen = [word for kind, word in (("embedding", "embed"), ("head", "lm_head")) if kind in kinds]
+    if frozen:
+        words.append(f"frozen {'/'.join(frozen)}")
+    return ", ".join(words) or "nothing"
+
+
+def _kept_words(kept: Iterable[Piece]) -> str:
+    kinds = {piece.kind for piece in kept}
+    words = (("drafter", "drafter"), ("embedding", "embed_tokens"), ("head", "lm_head"), ("verifier", "verifier norm"))
+    return ", ".join(word for kind, word in words if kind in kinds) or "its tensors"
+
+
+def _is_left(piece: Piece, leave: frozenset[str]) -> bool:
+    name = canonical_name(piece.name)
+    return name == _NEVER_READ or (piece.kind in ("embedding", "head") and name in leave & LEAVABLE)
+
+
+def _left(piece: Piece) -> Left:
+    return Left(piece.name, piece.nbytes, piece.kind, _WHY.get(piece.kind, ""))
+
+
+def _output_name(structure: Structure) -> str:
+    """The source's own name; shards become the one file that their index is named after; a folder of many parts
+    becomes checkpoint.pt."""
+    first = structure.files[0]
+    if first.endswith(_INDEX):
+        return first[: -len(_INDEX)]
+    return first if len(structure.files) == 1 else posixpath.join(posixpath.dirname(first), "checkpoint.pt")
+
+
+def _extras(anatomy: Anatomy, structure: Structure) -> dict[str, object]:
+    """Plain data beside the tensors; of a folder that has no file with any, what its own parts say."""
+    extras: dict[str, object] = dict(anatomy.extras)
+    if not extras and not structure.files[0].endswith(_INDEX):
+        for key, value in (("step", structure.step), ("args", structure.args)):
+            said = structure.sources.get(key, "").partition(":")[0]
+            if value is not None and said in structure.files:
+                extras[key] = value
+    return extras
