@@ -58,7 +58,7 @@ class Slim:
     @property
     def sentence(self) -> str:
         """Like "3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left"."""
-        return f"{portion(self.output.size, self.total)}: {_kept_words(self.kept)}; {left_words(self.left)} left"
+        return f"{portion(self.output.size, self.total)}: {kept_words(self.kept)}; {left_words(self.left)} left"
 
 
 def slim(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:
@@ -108,7 +108,8 @@ def left_words(left: Iterable[Left]) -> str:
     return ", ".join(words) or "nothing"
 
 
-def _kept_words(kept: Iterable[Piece]) -> str:
+def kept_words(kept: Iterable[Piece]) -> str:
+    """Like "drafter, embed_tokens"."""
     kinds = {piece.kind for piece in kept}
     words = (("drafter", "drafter"), ("embedding", "embed_tokens"), ("head", "lm_head"), ("verifier", "verifier norm"))
     return ", ".join(word for kind, word in words if kind in kinds) or "its tensors"
