@@ -32,7 +32,8 @@ class Emission:
 
 async def skipping(host: Host) -> Skipping:
     """How ranges are read on a host: asked once for a transfer."""
-    done = await host.run(["dd", "if=/dev/null", _FLAGS, "skip=0", "count=0"], check=False)
+    # "/" is there in a bare chroot, too, where /dev is not.
+    done = await host.run(["dd", "if=/", _FLAGS, "skip=0", "count=0"], check=False)
     return "dd" if done.status == 0 else "tail"
 
 
@@ -57,6 +58,6 @@ def _escaped(byte: int) -> str:
 def _read(path: str, segment: Range, by: Skipping) -> str:
     if by == "dd":
         source = shlex.quote(f"if={path}")
-        return f"dd {source} bs={BLOCK} {_FLAGS} skip={segment.offset} count={segment.nbytes} </dev/null"
+        return f"dd {source} bs={BLOCK} {_FLAGS} skip={segment.offset} count={segment.nbytes}"
     quoted = shlex.quote(path)
     return f"tail -c +{segment.offset + 1} -- {quoted} | head -c {segment.nbytes}"

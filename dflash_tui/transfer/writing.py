@@ -12,25 +12,42 @@ from dflash_tui.transfer.emission import BLOCK
 BUSY = 75
 """Exit status of a writer that did not begin because another one has the part open."""
 
+# A bare chroot has no /dev: nothing here needs it.
 _WRITE = f"""
 part=$1 seek=$2 size=$3
 exec 9>>"$part" || exit 4
-if command -v flock >/dev/null 2>&1; then flock -n 9 || exit {BUSY}; fi
-dd if=/dev/null of="$part" bs={BLOCK} seek="$seek" 2>/dev/null || exit 4
+if [ -n "$(command -v flock)" ]; then flock -n 9 || exit {BUSY}; fi
+said=$(dd if=/ count=0 of="$part" bs={BLOCK} seek="$seek" 2>&1) || {{ echo "$said" >&2; exit 4; }}
 said=$(fallocate -n -l "$size" "$part" 2>&1) || case $said in *"No space left"*|*uota*) echo "$said" >&2; exit 28;; esac
 exec dd of="$part" bs={BLOCK} seek="$seek" conv=notrunc
 """
 
+# One `ls` for all descriptors: a machine that trains has tens of thousands, and a program for each takes a minute.
 _FREE = """
-part=$1
-for each in /proc/[0-9]*/fd/*; do
-  [ "$(readlink "$each" 2>/dev/null)" = "$part" ] || continue
-  pid=${each#/proc/} pid=${pid%%/*}
-  [ "$pid" = $$ ] || kill -9 "$pid" 2>/dev/null
-done
+[ -e "$1" ] || exit 0
+part=$(readlink -f "$1") || exit 4
+if [ -n "$(command -v ls)" ]; then
+  ls -l /proc/[0-9]*/fd 2>&1 | while IFS= read -r line; do
+    case $line in
+      /proc/*/fd:) pid=${line#/proc/} pid=${pid%%/*} ;;
+      *" -> $part") [ "$pid" = $$ ] || kill -9 "$pid" ;;
+    esac
+  done
+else
+  for each in /proc/[0-9]*/fd/*; do
+    [ "$(readlink "$each")" = "$part" ] || continue
+    pid=${each#/proc/} pid=${pid%%/*}
+    [ "$pid" = $$ ] || kill -9 "$pid"
+  done
+fi
 exec 9>>"$part" || exit 4
-command -v flock >/dev/null 2>&1 || exit 0
-flock -n 9
+[ -n "$(command -v flock)" ] || exit 0
+tries=0
+until flock -n 9; do
+  tries=$((tries + 1))
+  [ $tries -lt 20 ] || exit 1
+  sleep 0.1 || sleep 1
+done
 """
 
 
