@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 from dflash_tui.checkpoints.files import Files
@@ -13,23 +14,44 @@ CHUNK = 8 << 20
 """Bytes of a piece, and of the working buffer for tensors that are not dense."""
 
 
-def part_extent(part: Part) -> Extent | None:
-    """The byte range that is exactly the part's logical bytes; None when it is not dense in the file."""
+def part_extents(part: Part) -> tuple[Extent, ...] | None:
+    """The byte ranges that, one after the other, are exactly the part's logical bytes; None when it is not dense.
+
+    A range that is all of its record has the record's CRC-32, where it is stated.
+    """
     info = part.info
-    if not info.contiguous:
-        return None
     row = prod(info.shape[1:]) * info.itemsize
-    if part.row_stop is None:
-        return Extent(info.file, info.offset, info.nbytes)
-    return Extent(info.file, info.offset + part.row_start * row, (part.row_stop - part.row_start) * row)
+    first, last = (0, info.nbytes) if part.row_stop is None else (part.row_start * row, part.row_stop * row)
+    if not info.pieces:
+        if not info.contiguous:
+            return None
+        extent = Extent(info.file, info.offset + first, last - first)
+        whole = replace(extent, crc=info.storage_crc)
+        return (whole if whole == info.storage else extent,)
+    found: list[Extent] = []
+    at = 0
+    for piece in info.pieces:
+        start, stop = max(first, at), min(last, at + piece.nbytes)
+        if start < stop:
+            within = Extent(piece.file, piece.offset + start - at, stop - start)
+            found.append(piece if within.nbytes == piece.nbytes else within)
+        at += piece.nbytes
+    return tuple(found)
+
+
+def part_extent(part: Part) -> Extent | None:
+    """The one byte range that is exactly the part's logical bytes; None when it is not dense, or in several places."""
+    extents = part_extents(part)
+    return extents[0] if extents is not None and len(extents) == 1 else None
 
 
 def logical_bytes(files: Files, part: Part) -> Iterator[bytes]:
     """The part's bytes in C order, little-endian as stored. Raises CheckpointError (and the backing's own)."""
-    extent = part_extent(part)
-    if extent is not None:
-        for start in range(0, extent.nbytes, CHUNK):
-            yield files.read(extent.file, extent.offset + start, min(CHUNK, extent.nbytes - start))
+    extents = part_extents(part)
+    if extents is not None:
+        for extent in extents:
+            for start in range(0, extent.nbytes, CHUNK):
+                yield files.read(extent.file, extent.offset + start, min(CHUNK, extent.nbytes - start))
         return
     info, shape, offset = part.info, part.shape, part.info.offset
     if part.row_stop is not None:

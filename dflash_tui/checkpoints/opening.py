@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from dflash_tui.checkpoints.dcp import dcp_directory, read_dcp
+from dflash_tui.checkpoints.dcp_metadata import METADATA
 from dflash_tui.checkpoints.errors import (
     CheckpointDamaged,
     CheckpointError,
@@ -15,9 +17,11 @@ from dflash_tui.checkpoints.errors import (
     CheckpointUnsupported,
 )
 from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.legacy import read_legacy, read_legacy_words
 from dflash_tui.checkpoints.safetensors import read_safetensors
+from dflash_tui.checkpoints.statedict import NAMESPACES
 from dflash_tui.checkpoints.structure import DirectoryLine, Structure, TensorInfo
-from dflash_tui.checkpoints.torchzip import NAMESPACES, directory_lines, read_torch_zip, read_words
+from dflash_tui.checkpoints.torchzip import directory_lines, is_legacy, read_torch_zip, read_words
 from dflash_tui.checkpoints.zipdir import read_directory
 
 TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
@@ -35,9 +39,10 @@ def is_weights_name(name: str) -> bool:
 
 
 def weight_file(names: Sequence[str]) -> str:
-    """The file that holds the weights: an index of shards, else the best-known name, else the only candidate.
+    """The file that holds the weights: an index of shards, else the best-known name, else the description of a DCP
+    folder, else the only candidate.
 
-    Raises CheckpointIncomplete (no weights yet), CheckpointUnsupported (several, or a DCP folder).
+    Raises CheckpointIncomplete (no weights yet), CheckpointUnsupported (several).
     """
     top = [name for name in names if "/" not in name]
     for name in sorted(top):
@@ -47,16 +52,30 @@ def weight_file(names: Sequence[str]) -> str:
     for name in _PREFERRED:
         if name in candidates:
             return name
+    if METADATA in names:
+        return METADATA
+    candidates = candidates or _folders(names)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
         raise CheckpointUnsupported(f"{', '.join(sorted(candidates))}: several files may hold the weights; name one")
-    if any(name.rpartition("/")[2] == ".metadata" or name.endswith(".distcp") for name in names):
-        raise CheckpointUnsupported(
-            "a torch.distributed.checkpoint (DCP) folder (.metadata and *.distcp): not readable yet; "
-            "convert it with: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER checkpoint.pt"
+    if any(name.endswith(".distcp") for name in names):
+        raise CheckpointIncomplete(
+            "a torch.distributed.checkpoint (DCP) folder without its .metadata, which is written last; still being "
+            "written?"
         )
     raise CheckpointIncomplete(f"no weights among {', '.join(sorted(names)[:6]) or 'no files'}; still being written?")
+
+
+def _folders(names: Sequence[str]) -> list[str]:
+    """The descriptions of DCP folders that may hold weights: `model/.metadata`, not `optimizer/.metadata`."""
+    found = [name for name in names if name.endswith(f"/{METADATA}") and not _BESIDE.search(name)]
+    return [name for name in found if name == f"model/{METADATA}"] or found
+
+
+def is_dcp(name: str) -> bool:
+    """Whether a `weight_file` is the description of a DCP folder."""
+    return name.rpartition("/")[2] == METADATA
 
 
 def read_structure(files: Files) -> Structure:
@@ -80,6 +99,8 @@ def read_directories(files: Files) -> tuple[DirectoryLine, ...]:
     Raises CheckpointError.
     """
     main = weight_file(files.names())
+    if is_dcp(main):
+        return dcp_directory(files, main)
     names = shard_names(files, main) if main.endswith(".index.json") else [main]
     return tuple(line for name in names for line in _directory(files, name))
 
@@ -87,6 +108,8 @@ def read_directories(files: Files) -> tuple[DirectoryLine, ...]:
 def _directory(files: Files, name: str) -> tuple[DirectoryLine, ...]:
     if name.lower().endswith(".safetensors"):
         return read_safetensors(files, name).directory
+    if is_legacy(files, name):
+        return read_legacy(files, name).directory
     return directory_lines(read_directory(files, name))
 
 
@@ -122,7 +145,11 @@ def shard_names(files: Files, index: str) -> list[str]:
 
 
 def _read_one(files: Files, name: str) -> Structure:
-    return read_safetensors(files, name) if name.lower().endswith(".safetensors") else read_torch_zip(files, name)
+    if is_dcp(name):
+        return read_dcp(files, name)
+    if name.lower().endswith(".safetensors"):
+        return read_safetensors(files, name)
+    return read_legacy(files, name) if is_legacy(files, name) else read_torch_zip(files, name)
 
 
 def _read_shards(files: Files, index: str, names: Sequence[str]) -> Structure:
@@ -153,7 +180,8 @@ def _beside(files: Files, names: Sequence[str], structure: Structure) -> Structu
     args, step, sources = structure.args, structure.step, dict(structure.sources)
     if "training_state.pt" in names and "training_state.pt" not in structure.files:
         try:
-            words = read_words(files, "training_state.pt")
+            read = read_legacy_words if is_legacy(files, "training_state.pt") else read_words
+            words = read(files, "training_state.pt")
         except CheckpointError:
             words = {"args": None, "step": None, "sources": {}}
         if args is None and words["args"] is not None:

@@ -7,10 +7,10 @@ namespaces as small records; whatever else the pickle would build is an `Opaque`
 from __future__ import annotations
 
 import pickletools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
 
@@ -32,11 +32,13 @@ class Global:
 
 
 class Opaque:
-    """An object of a class that is not understood. `state` is what it would restore its attributes from, if a dict."""
+    """An object of a class that is not understood. `state` is what it would restore its attributes from, if a dict;
+    `parts` the same, if a tuple."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.state: dict[Any, Any] | None = None
+        self.parts: tuple[Any, ...] | None = None
 
     def __repr__(self) -> str:
         return f"<opaque {self.name}>"
@@ -45,11 +47,13 @@ class Opaque:
 @dataclass(frozen=True)
 class Storage:
     """A torch storage: `kind` is its class ("torch.FloatStorage"), `key` its record "data/<key>", `count` its elements
-    (bytes for "torch.storage.UntypedStorage")."""
+    (bytes for "torch.storage.UntypedStorage"). Old torch had views of storages: `view` is (first element, elements) of
+    what a tensor then sees of it."""
 
     kind: str
     key: str
     count: int
+    view: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -90,11 +94,40 @@ def read_pickle(data: bytes, where: str) -> Any:
     """
     if len(data) > MAX_BYTES:
         raise CheckpointUnsupported(f"{where}: a pickle of {len(data)} bytes; more than {MAX_BYTES} is not read")
+    return _interpret(data, where)[0]
+
+
+class PickleStream(Protocol):
+    """A pickle whose length isn't known, read on as far as its end mark. What `read` and `readline` raise passes."""
+
+    def read(self, size: int, /) -> bytes:
+        """The next `size` bytes."""
+        ...
+
+    def readline(self) -> bytes:
+        """The next bytes up to and with a line feed."""
+        ...
+
+    def tell(self) -> int:
+        """Bytes read so far."""
+        ...
+
+
+def read_pickle_stream(stream: PickleStream, where: str) -> tuple[Any, dict[str, Storage]]:
+    """As read_pickle, up to the end mark, behind which the stream stands then; and every storage named in it, by key.
+
+    Storages of objects that aren't understood are among them. The stream bounds the bytes.
+    """
+    return _interpret(stream, where)
+
+
+def _interpret(data: bytes | PickleStream, where: str) -> tuple[Any, dict[str, Storage]]:
     machine = _Machine(where)
+    operations: Iterator[tuple[pickletools.OpcodeInfo, Any, int | None]] = pickletools.genops(data)  # type: ignore[arg-type]
     try:
-        for opcode, argument, _ in pickletools.genops(data):
+        for opcode, argument, _ in operations:
             if opcode.name == "STOP":
-                return machine.pop()
+                return machine.pop(), machine.storages
             machine.step(opcode.name, argument)
     except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
         raise CheckpointDamaged(f"{where}: not a readable pickle ({type(error).__name__}: {error})") from error
@@ -143,6 +176,7 @@ class _Machine:
         self.where = where
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.storages: dict[str, Storage] = {}
         self.work = 0
 
     def spend(self, amount: int) -> None:
@@ -210,6 +244,8 @@ class _Machine:
             state = state[0]
         if isinstance(target, Opaque) and isinstance(state, dict):
             target.state = state
+        elif isinstance(target, Opaque) and isinstance(state, tuple):
+            target.parts = state
 
     def construct(self, function: Any, arguments: Any) -> Any:
         """What calling `function` would give, from a table of understood names; nothing is called."""
@@ -261,7 +297,10 @@ class _Machine:
         self.stack.append(self.construct(items[0], tuple(items[1:])))
 
     def persistent(self, identifier: Any) -> None:
-        self.stack.append(_storage(identifier))
+        value = _storage(identifier)
+        if isinstance(value, Storage):
+            self.storages.setdefault(value.key, value)
+        self.stack.append(value)
 
     def memoize(self) -> None:
         self.memo[len(self.memo)] = self.top()
@@ -318,8 +357,9 @@ def _set_item(machine: _Machine) -> None:
 
 
 def _key(key: Any) -> Any:
-    """A dictionary key that is safe to hash: a nested tuple of a hostile depth would overflow the C stack."""
-    if key is None or isinstance(key, (float, str, bytes)) or _is_short(key):
+    """A dictionary key that is safe to hash: a nested tuple of a hostile depth would overflow the C stack. A stub is
+    hashed by what it is, not by what it holds."""
+    if key is None or isinstance(key, (float, str, bytes, Opaque)) or _is_short(key):
         return key
     if isinstance(key, tuple) and all(isinstance(item, (float, str)) or _is_short(item) for item in key):
         return key
@@ -331,11 +371,18 @@ def _is_short(value: Any) -> bool:
 
 
 def _storage(identifier: Any) -> Any:
-    """torch's persistent id: ("storage", class, key, location, number of elements)."""
+    """torch's persistent id: ("storage", class, key, location, number of elements), in legacy files followed by None or
+    a view: (key of the view, first element, number of elements)."""
     if isinstance(identifier, tuple) and len(identifier) >= 5 and identifier[0] == "storage":
         kind, key, count = identifier[1], identifier[2], identifier[4]
         if isinstance(kind, Global) and isinstance(key, str) and type(count) is int and 0 <= count < _MAX_COUNT:
-            return Storage(kind.name, key, count)
+            view = identifier[5] if len(identifier) > 5 else None
+            if view is None:
+                return Storage(kind.name, key, count)
+            if isinstance(view, tuple) and len(view) == 3:
+                first, seen = view[1], view[2]
+                if type(first) is int and type(seen) is int and 0 <= first <= first + seen <= count:
+                    return Storage(kind.name, key, count, (first, seen))
     return Opaque("persistent object")
 
 

@@ -19,11 +19,12 @@ ITEMSIZE: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Extent:
-    """A byte range of a file."""
+    """A byte range of a file; `crc` is the CRC-32 of exactly these bytes where the file's own directory states it."""
 
     file: str
     offset: int
     nbytes: int
+    crc: int | None = None
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class TensorInfo:
     @property
     def storage(self) -> Extent:
         """The whole record that the tensor is a view of; the same for tied tensors. Not for one in pieces."""
-        return Extent(self.file, self.storage_offset, self.storage_nbytes)
+        return Extent(self.file, self.storage_offset, self.storage_nbytes, self.storage_crc)
 
 
 DirectoryLine = tuple[str, str, int, int | None]

@@ -40,13 +40,13 @@ class ZipDirectory:
     size: int
 
 
-def read_directory(files: Files, file: str) -> ZipDirectory:
+def read_directory(files: Files, file: str, tail_length: int = TAIL) -> ZipDirectory:
     """The central directory. Raises CheckpointIncomplete (no end yet, or cut), CheckpointDamaged.
 
-    One read of the tail is enough unless the directory is longer than TAIL.
+    One read of the last `tail_length` bytes is enough unless the directory, or a comment behind it, is longer.
     """
     total = files.size(file)
-    start = max(0, total - TAIL)
+    start = max(0, total - tail_length)
     tail = files.read(file, start, total - start)
     end, count, size, offset = _find_end(file, total, start, tail, files)
     if offset + size != end:

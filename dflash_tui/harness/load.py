@@ -37,10 +37,19 @@ class Checkpoint:
     maps: Maps
 
     def tensor(self, name: str) -> Tensor:
-        """A canonical tensor, mapped, in its stored dtype."""
+        """A canonical tensor in its stored dtype: mapped, or put together in memory where it lies in pieces."""
         part = self.parts[name]
         info = part.info
-        whole = self.maps.tensor(self.files.root / info.file, info.dtype, info.shape, info.offset, info.strides)
+        root = self.files.root
+        if info.pieces:
+            row = info.nbytes // info.shape[0]
+            rows = [
+                self.maps.tensor(root / piece.file, info.dtype, (piece.nbytes // row, *info.shape[1:]), piece.offset)
+                for piece in info.pieces
+            ]
+            whole = torch.cat(rows)
+        else:
+            whole = self.maps.tensor(root / info.file, info.dtype, info.shape, info.offset, info.strides)
         return whole if part.row_stop is None else whole[part.row_start : part.row_stop]
 
 

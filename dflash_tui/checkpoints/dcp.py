@@ -1,0 +1,297 @@
+"""The structure of a folder that torch.distributed.checkpoint wrote (DCP, as FSDP trainings save), read without torch.
+
+`.metadata` (see dcp_metadata) names a file, an offset and a length for each chunk of each tensor. What lies there is a
+torch.save archive of the chunk alone; or, where the writer was asked for safetensors, the file ends in a safetensors
+file of all its chunks, which begins there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from dflash_tui.checkpoints.dcp_metadata import METADATA, Chunk, Entry, Metadata, Place, directory, read_metadata
+from dflash_tui.checkpoints.errors import (
+    CheckpointDamaged,
+    CheckpointError,
+    CheckpointIncomplete,
+    CheckpointUnsupported,
+)
+from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.pickles import Storage, Tensor
+from dflash_tui.checkpoints.safetensors import read_safetensors
+from dflash_tui.checkpoints.statedict import ARGS, NAMESPACES, NOT_MODEL, STEPS, known_dtype, model_tensors, words
+from dflash_tui.checkpoints.structure import DirectoryLine, Extent, Structure, TensorInfo, c_strides
+from dflash_tui.checkpoints.torchzip import read_root, tensor_places
+from dflash_tui.checkpoints.window import Window, read_ahead
+
+_HEAD, _TAIL = 1 << 12, 1 << 12  # of a chunk's archive: all but the data of its one tensor
+_MAX_WORD = 1 << 16  # bytes of an item that may be an argument or the step
+_MAX_WORDS = 512
+
+
+def read_dcp(files: Files, metadata: str = METADATA) -> Structure:
+    """Structure of a DCP folder whose description is the file `metadata`.
+
+    Raises CheckpointIncomplete (a file is absent or short), CheckpointDamaged, CheckpointUnsupported naming a tensor
+    that is sharded along another dimension than the first, or compressed.
+    """
+    known = read_metadata(files, metadata)
+    shards = sorted({place.file for _, place in directory(known)})
+    _check_files(files, known)
+    namespace, chosen = _model(_tree(known, {}), metadata)
+    entries = {name: known.tensors[tensor.storage.key] for name, tensor in chosen.items()}
+    return Structure(
+        container="torch distributed",
+        tensors=_tensor_infos(files, entries),
+        files=(metadata, *shards),
+        namespace=namespace,
+        directory=_lines(known),
+        **_words(files, known),
+    )
+
+
+def dcp_directory(files: Files, metadata: str = METADATA) -> tuple[DirectoryLine, ...]:
+    """`Structure.directory` alone, from the folder's description. Raises CheckpointError."""
+    return _lines(read_metadata(files, metadata))
+
+
+def _lines(known: Metadata) -> tuple[DirectoryLine, ...]:
+    return tuple((place.file, f"{place.offset} {key}", place.length, None) for key, place in directory(known))
+
+
+def _check_files(files: Files, known: Metadata) -> None:
+    names = set(files.names())
+    sizes: dict[str, int] = {}
+    for key, place in directory(known):
+        if place.file not in sizes:
+            if place.file not in names:
+                raise CheckpointIncomplete(f"{known.name}: {key} lies in {place.file}, which is not there")
+            sizes[place.file] = files.size(place.file)
+        if place.offset + place.length > sizes[place.file]:
+            raise CheckpointIncomplete(
+                f"{place.file}: has {sizes[place.file]} bytes, {key} reaches to byte {place.offset + place.length}; "
+                "cut, or still being written?"
+            )
+
+
+def _tree(known: Metadata, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The trainer's nested dict, with stand-ins for tensors (their storage's key is the folder's key for them) and the
+    `values` of those items that were read."""
+    root: dict[str, Any] = {}
+    leaves: list[tuple[str, Any]] = [
+        (key, Tensor(Storage(entry.dtype, key, 0), 0, entry.shape, ())) for key, entry in known.tensors.items()
+    ]
+    for key, value in (*leaves, *values.items()):
+        *parents, last = known.path(key)
+        inner = root
+        for part in parents:
+            child = inner.setdefault(part, {})
+            if not isinstance(child, dict):
+                child = inner[part] = {}
+            inner = child
+        inner[last] = value
+    return root
+
+
+def _model(root: dict[str, Any], name: str) -> tuple[str, dict[str, Tensor]]:
+    """The model's tensors, whether their namespace is at the top or one level below (`app.model`)."""
+    if _has_namespace(root):
+        return model_tensors(root, name)
+    inner = {key: value for key, value in root.items() if isinstance(value, dict) and not NOT_MODEL.match(key)}
+    for key, value in inner.items():
+        if _has_namespace(value):
+            namespace, found = model_tensors(value, name)
+            return f"{key}.{namespace}", found
+    namespace, found = model_tensors(root, name)
+    if found:
+        return namespace, found
+    holders = [key for key, value in inner.items() if any(isinstance(item, Tensor) for item in value.values())]
+    if len(holders) > 1:
+        raise CheckpointUnsupported(f"{name}: {', '.join(holders)} hold tensors; which are the model's is not told")
+    return (holders[0], model_tensors(inner[holders[0]], name)[1]) if holders else ("", {})
+
+
+def _has_namespace(entries: Mapping[str, Any]) -> bool:
+    spaces = [entries[name] for name in NAMESPACES if isinstance(entries.get(name), dict)]
+    return any(isinstance(item, Tensor) for space in spaces for item in space.values())
+
+
+def _tensor_infos(files: Files, entries: Mapping[str, Entry]) -> dict[str, TensorInfo]:
+    """By the model's name. The ends of every chunk's archive are read first, all those of a file together."""
+    wanted: dict[str, list[tuple[int, int]]] = {}
+    for name, entry in entries.items():
+        for chunk in _rows(name, entry):
+            place = chunk.place
+            head = min(_HEAD, place.length)
+            tail = min(_TAIL, place.length)
+            wanted.setdefault(place.file, []).extend(
+                ((place.offset, head), (place.offset + place.length - tail, tail))
+            )  # fmt: skip
+    reader = _Chunks(files, {file: read_ahead(files, file, ranges) for file, ranges in wanted.items()})
+    return {name: _tensor_info(reader, name, entry) for name, entry in entries.items()}
+
+
+def _rows(name: str, entry: Entry) -> list[Chunk]:
+    """The chunks that hold something, in order along the first dimension. Raises unless they are the whole tensor."""
+    if not entry.chunks:
+        raise CheckpointDamaged(f"{name}: has no chunks; was it saved by every rank?")
+    place = entry.chunks[0].place
+    if prod(entry.shape) == 0:
+        return [entry.chunks[0]]
+    chunks = sorted((chunk for chunk in entry.chunks if prod(chunk.sizes)), key=lambda chunk: chunk.offsets)
+    if any(any(chunk.offsets[1:]) or chunk.sizes[1:] != entry.shape[1:] for chunk in chunks):
+        raise CheckpointUnsupported(
+            f"{place.file}: {name} is sharded along another dimension than its first, which can't be read in place; "
+            "use --full and convert the folder with torch.distributed.checkpoint.format_utils dcp_to_torch"
+        )
+    row = 0
+    for chunk in chunks if entry.shape else []:
+        if chunk.offsets[0] != row:
+            raise CheckpointDamaged(
+                f"{chunk.place.file}: {name}: a chunk of it begins at row {chunk.offsets[0]}, expected row {row}"
+            )
+        row += chunk.sizes[0]
+    if entry.shape and row != entry.shape[0]:
+        raise CheckpointDamaged(f"{place.file}: {name}: its chunks hold {row} of {entry.shape[0]} rows")
+    return chunks if entry.shape else chunks[:1]
+
+
+def _tensor_info(reader: _Chunks, name: str, entry: Entry) -> TensorInfo:
+    chunks = _rows(name, entry)
+    infos = [reader.info(name, entry, chunk) for chunk in chunks]
+    if len(infos) == 1:
+        only = infos[0]
+        return only if only.shape == entry.shape else replace(only, shape=entry.shape, strides=c_strides(entry.shape))
+    for info in infos:
+        if not info.contiguous:
+            raise CheckpointUnsupported(
+                f"{info.file}: {name}: a chunk of it is not dense in its archive, which can't be read in place; "
+                "use --full"
+            )
+    pieces = tuple(
+        Extent(info.file, info.offset, info.nbytes, info.storage_crc if info.nbytes == info.storage_nbytes else None)
+        for info in infos
+    )
+    first = infos[0]
+    return TensorInfo(
+        name=name,
+        dtype=first.dtype,
+        shape=entry.shape,
+        file=first.file,
+        offset=first.offset,
+        strides=c_strides(entry.shape),
+        storage_nbytes=sum(piece.nbytes for piece in pieces),
+        storage_offset=first.offset,
+        pieces=pieces,
+    )
+
+
+class _Chunks:
+    """Reads what a chunk's archive, or the safetensors file that it lies in, says of it."""
+
+    def __init__(self, files: Files, known: Mapping[str, list[tuple[int, bytes]]]) -> None:
+        self._files = files
+        self._known = known
+        self._starts = {file: [position for position, _ in parts] for file, parts in known.items()}
+        self._blobs: dict[tuple[str, int], Structure] = {}
+
+    def info(self, name: str, entry: Entry, chunk: Chunk) -> TensorInfo:
+        """The chunk as a tensor of its own. Raises CheckpointError."""
+        place, dtype = chunk.place, known_dtype(entry.dtype)
+        if dtype is None:
+            raise CheckpointUnsupported(f"{place.file}: {name} is of type {entry.dtype}, which can't be read here")
+        if place.transformed:
+            raise CheckpointUnsupported(f"{place.file}: {name} is compressed, which can't be read in place; use --full")
+        window = self._window(place)
+        if place.length >= 4 and window.read(place.file, 0, 4) == b"PK\x03\x04":
+            root, directory, prefix = read_root(window, place.file, _TAIL)
+            if not isinstance(root, Tensor):
+                raise CheckpointUnsupported(
+                    f"{place.file}: {name} is no plain tensor at byte {place.offset}; save a full state dict"
+                )
+            found = tensor_places(window, directory, prefix, {name: root})[name]
+        else:
+            inside = self._blob(place).tensors.get(entry.key)
+            if inside is None:
+                raise CheckpointDamaged(f"{place.file}: {name} is not at byte {place.offset}; fetch the file again")
+            found = replace(inside, name=name)
+        if found.shape != chunk.sizes or found.dtype != dtype:
+            raise CheckpointDamaged(
+                f"{place.file}: {name} is {found.dtype} {found.shape} at byte {place.offset}, expected {dtype} "
+                f"{chunk.sizes}; fetch the file again"
+            )
+        return replace(
+            found, offset=found.offset + place.offset, storage_offset=found.storage_offset + place.offset
+        )  # fmt: skip
+
+    def _window(self, place: Place) -> Window:
+        parts, starts = self._known.get(place.file, []), self._starts.get(place.file, [])
+        first = max(bisect_right(starts, place.offset) - 1, 0)
+        last = bisect_right(starts, place.offset + place.length)
+        return Window(self._files, place.file, place.offset, place.length, parts[first:last])
+
+    def _blob(self, place: Place) -> Structure:
+        """The safetensors file that reaches from there to the file's end."""
+        where = (place.file, place.offset)
+        if where not in self._blobs:
+            rest = self._files.size(place.file) - place.offset
+            self._blobs[where] = read_safetensors(Window(self._files, place.file, place.offset, rest), place.file)
+        return self._blobs[where]
+
+
+def _words(files: Files, known: Metadata) -> dict[str, Any]:
+    """args and step, from items at the top or one level below. What can't be read adds nothing."""
+    wanted = {
+        key: place
+        for key, place in known.items.items()
+        if place.length <= _MAX_WORD and not place.transformed and _is_word(known.path(key))
+    }
+    values: dict[str, Any] = {}
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for place in list(wanted.values())[:_MAX_WORDS]:
+        ranges.setdefault(place.file, []).append((place.offset, place.length))
+    ahead = {file: read_ahead(files, file, parts) for file, parts in ranges.items()}
+    for key, place in list(wanted.items())[:_MAX_WORDS]:
+        try:
+            window = Window(files, place.file, place.offset, place.length, ahead[place.file])
+            values[key] = read_root(window, place.file, _TAIL)[0]
+        except CheckpointError:
+            continue
+    values.update(_scalar_steps(files, known))
+    root = _tree(known, values)
+    found = words(root, known.name)
+    for key, inner in root.items():
+        if isinstance(inner, dict) and not NOT_MODEL.match(key) and key not in NAMESPACES:
+            below = words(inner, known.name, f"{key}.")
+            for word in ("args", "step"):
+                if found[word] is None and below[word] is not None:
+                    found[word], found["sources"][word] = below[word], below["sources"][word]
+    return found
+
+
+def _scalar_steps(files: Files, known: Metadata) -> dict[str, int]:
+    """Step counters that are whole numbers in tensors without dimensions."""
+    found: dict[str, int] = {}
+    for key, entry in known.tensors.items():
+        path = known.path(key)
+        if entry.shape != () or path[-1] not in STEPS or len(path) > 2 or NOT_MODEL.match(path[0]):
+            continue
+        try:
+            info = _tensor_infos(files, {key: entry})[key]
+            if info.dtype in ("I64", "I32"):
+                found[key] = int.from_bytes(files.read(info.file, info.offset, info.nbytes), "little", signed=True)
+        except CheckpointError:
+            continue
+    return found
+
+
+def _is_word(path: tuple[str, ...]) -> bool:
+    if NOT_MODEL.match(path[0]) or path[0] in NAMESPACES:
+        return False
+    return path[0] in (*ARGS, *STEPS) or (len(path) > 1 and path[1] in (*ARGS, *STEPS))
+
+
