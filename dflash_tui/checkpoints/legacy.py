@@ -74,6 +74,11 @@ def read_legacy_words(files: Files, file: str) -> dict[str, Any]:
     return words(_read_layout(files, file).root, file)
 
 
+def read_legacy_root(files: Files, file: str) -> Any:
+    """What the file's object is, as `pickles` describes it."""
+    return _read_layout(files, file).root
+
+
 def _read_layout(files: Files, file: str) -> _Layout:
     stream = _Stream(files, file)
     magic, _ = read_pickle_stream(stream, file)
