@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dflash_tui.hosts import known_hosts
+from dflash_tui.hosts.address import SshAddress
 from dflash_tui.hosts.base import Completed, Entry, Host, HostKeyUnknown, KeyOffer, Process, Space, Stat
 
 T = TypeVar("T")
@@ -84,6 +85,16 @@ class AskingHost:
     async def _stream(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
         async with AsyncExitStack() as stack:
             yield await self._asking(lambda: stack.enter_async_context(self.inner.stream(argv, stdin=stdin)))
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """See `Host.system_command`."""
+        return self.inner.system_command(argv, stdin=stdin, login=login)
+
+    def ssh_address(self) -> SshAddress | None:
+        """See `Host.ssh_address`."""
+        return self.inner.ssh_address()
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from dflash_tui.hosts.address import SshAddress
 
 
 class HostError(Exception):
@@ -188,6 +191,18 @@ class Host(Protocol):
 
     def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
         """Start argv with byte streams; see Process."""
+        ...
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """The command line of this workstation's own programs (`ssh`, launchers behind it) that runs argv there, never
+        with a terminal and never asking; argv itself on this workstation. None where it can't be said. `login`: words
+        that log in (from another machine, it may be) instead of this workstation's."""
+        ...
+
+    def ssh_address(self) -> SshAddress | None:
+        """Where one logs in to be there, or to start the launcher that leads there. None for this workstation."""
         ...
 
     async def read(self, path: str, offset: int, length: int) -> bytes:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from dflash_tui.hosts import commands
+from dflash_tui.hosts.address import SshAddress
 from dflash_tui.hosts.base import Completed, Entry, Host, HostError, HostUnreachable, Process, Space, Stat
 from dflash_tui.hosts.launchers import parse_prefix
 from dflash_tui.hosts.running import announcing, command_text, ending, ending_later, new_mark, run_to_end
@@ -105,6 +106,16 @@ class ContainerHost:
     def cleaned(self, done: Completed) -> Completed:
         """What a program said, without its launcher's remarks."""
         return Completed(done.status, done.stdout, self._prefix.cleaned(done.stderr))
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """See `Host.system_command`."""
+        return self._inner.system_command([*self._prefix.argv(stdin=stdin), *argv], stdin=stdin, login=login)
+
+    def ssh_address(self) -> SshAddress | None:
+        """See `Host.ssh_address`."""
+        return self._inner.ssh_address()
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+from dflash_tui.hosts.address import SshAddress
 from dflash_tui.hosts.base import Completed, Entry, JumpOnly, Process, Space, Stat
 from dflash_tui.hosts.running import command_text
 
@@ -34,6 +35,16 @@ class GateHost:
     def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
         """Raises JumpOnly."""
         raise self._refusal(f"`{command_text(argv)}`")
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """Raises JumpOnly."""
+        raise self._refusal(f"`{command_text(argv)}`")
+
+    def ssh_address(self) -> SshAddress | None:
+        """None: nobody logs in there."""
+        return None
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """Raises JumpOnly."""

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Literal
 
+from dflash_tui.hosts.address import SshAddress
 from dflash_tui.hosts.base import (
     CommandFailed,
     Completed,
@@ -24,6 +25,7 @@ from dflash_tui.hosts.base import (
     Space,
     Stat,
 )
+from dflash_tui.hosts.openssh import command_line
 from dflash_tui.hosts.running import Tail, command_failed, command_text, run_to_end
 
 _REAP = 5.0
@@ -85,6 +87,16 @@ class LocalHost:
             yield process
         finally:
             await process.end()
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """See `Host.system_command`."""
+        return list(argv) if login is None else [*login, command_line(argv)]
+
+    def ssh_address(self) -> SshAddress | None:
+        """See `Host.ssh_address`."""
+        return None
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""

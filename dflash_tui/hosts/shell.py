@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
 from dflash_tui.hosts import commands
+from dflash_tui.hosts.address import SshAddress
 from dflash_tui.hosts.base import Completed, Entry, Host, HostError, HostUnreachable, Process, Space, Stat
 from dflash_tui.hosts.running import command_failed, command_text
 
@@ -127,6 +128,16 @@ class ShellHost:
     def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
         """See `Host.stream`."""
         return self.inner.stream(argv, stdin=stdin)
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """See `Host.system_command`."""
+        return self.inner.system_command(argv, stdin=stdin, login=login)
+
+    def ssh_address(self) -> SshAddress | None:
+        """See `Host.ssh_address`."""
+        return self.inner.ssh_address()
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""

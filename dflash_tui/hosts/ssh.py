@@ -26,6 +26,7 @@ from dflash_tui.hosts.base import (
     Stat,
 )
 from dflash_tui.hosts.local import kind_of, temporary_name
+from dflash_tui.hosts.openssh import command_line, ssh_login
 from dflash_tui.hosts.running import (
     Tail,
     announcing,
@@ -175,6 +176,17 @@ class SshHost:
                     starting.exception()  # nobody waits for it any more, and nothing is left to be done about it
                 raise
             yield process
+
+    def system_command(
+        self, argv: Sequence[str], *, stdin: bool = False, login: Sequence[str] | None = None
+    ) -> list[str] | None:
+        """See `Host.system_command`."""
+        words = ssh_login(self.address) if login is None else login
+        return None if words is None else [*words, command_line(argv)]
+
+    def ssh_address(self) -> SshAddress | None:
+        """See `Host.ssh_address`."""
+        return self.address
 
     async def read(self, path: str, offset: int, length: int) -> bytes:
         """See `Host.read`."""
