@@ -1,10 +1,11 @@
-"""Whether a checkpoint is all there, told from the ends of its files without reading their data."""
+"""Whether a checkpoint is all there, told from names and the ends of its files without reading their data."""
 
 from __future__ import annotations
 
-import re
+import posixpath
 from collections.abc import Sequence
 
+from dflash_tui.checkpoints.dcp_metadata import shard_extents
 from dflash_tui.checkpoints.errors import (
     CheckpointDamaged,
     CheckpointError,
@@ -12,28 +13,24 @@ from dflash_tui.checkpoints.errors import (
     CheckpointUnsupported,
 )
 from dflash_tui.checkpoints.files import Files
-from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_weights_name, read_json, shard_names
+from dflash_tui.checkpoints.layouts import awaited, holds_weights
+from dflash_tui.checkpoints.legacy import legacy_extent
+from dflash_tui.checkpoints.names import is_temporary
+from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, read_json, shard_names
 from dflash_tui.checkpoints.safetensors import read_safetensors
 from dflash_tui.checkpoints.torchzip import is_legacy, is_zip
 from dflash_tui.checkpoints.zipdir import read_directory
 from dflash_tui.records.checkpoint import Completeness
 
-_TEMPORARY = re.compile(
-    r"(^|/)(\.tmp|\.reserving|\.incomplete|tmp-)|\.(tmp|part|partial|incomplete)([-._\d]\w*)?(/|$)", re.I
-)
-_SHARD = re.compile(r"^(.+)-(\d{5})-of-(\d{5})\.(?:safetensors|bin)$")
+_STATE_FILES = 16
+"""How many files of per-rank state are looked at: a large training has hundreds, each a question to its host."""
 
 
-def is_temporary(name: str) -> bool:
-    """Whether a file name says that its writer has not finished (`.tmp…`, `.part`, an `.incomplete` marker)."""
-    return bool(_TEMPORARY.search(name))
-
-
-def completeness(files: Files, names: Sequence[str]) -> tuple[Completeness, str]:
+def completeness(files: Files, names: Sequence[str], folder: str = "") -> tuple[Completeness, str]:
     """("complete", "") or what is missing, in a sentence; one short read of each file's end or header.
 
     "saving": its writer says so, or files are still to come. "truncated": a file ends before it should. "unknown": the
-    format has no end mark (legacy pickles, DCP folders), so only the passing of time can tell.
+    format has no end mark, so only the passing of time can tell. `folder` is the checkpoint folder's own name.
     """
     unfinished = sorted(name for name in names if is_temporary(name))
     if unfinished:
@@ -42,34 +39,39 @@ def completeness(files: Files, names: Sequence[str]) -> tuple[Completeness, str]
         answer = _marker(files)
         if answer is not None:
             return answer
-    indexes = sorted(name for name in names if name.endswith(".index.json"))
-    for index in indexes:
-        try:
-            absent = [shard for shard in shard_names(files, index) if shard not in names]
-        except CheckpointError as error:
-            return "truncated", str(error)
-        if absent:
-            return "truncated", f"{index}: names {absent[0]}, which is not there ({len(absent)} shards are absent)"
-    if not indexes:
-        answer = _shards_to_come(names)
+    for index in sorted(name for name in names if name.endswith(".index.json")):
+        answer = _index(files, names, index)
         if answer is not None:
             return answer
-    if not any(is_weights_name(name) for name in names):
-        if any(name.rpartition("/")[2] == ".metadata" for name in names):
-            return "unknown", "a torch.distributed.checkpoint folder: .metadata is there, its parts can't be checked"
+    to_come = awaited(names, folder)
+    if to_come:
+        return "saving", to_come
+    distributed = sorted(name for name in names if posixpath.basename(name) == ".metadata")
+    if not distributed and not any(holds_weights(name) for name in names):
         return "saving", "no weights are there yet"
-    return _files_end(files, names)
+    return _parts(files, names, distributed)
 
 
-def _files_end(files: Files, names: Sequence[str]) -> tuple[Completeness, str]:
+def _parts(files: Files, names: Sequence[str], distributed: Sequence[str]) -> tuple[Completeness, str]:
+    """The parts of distributed checkpoints, then every file that has an end to be looked at."""
     unknown = ""
-    for name in sorted(names, key=lambda item: (not is_weights_name(item), item)):
+    for metadata in distributed:
+        state, reason = _distributed(files, names, metadata)
+        if state == "truncated":
+            return state, reason
+        unknown = unknown or reason
+    looked_at = 0
+    for name in sorted(names, key=lambda item: (not holds_weights(item), item)):
         if not name.lower().endswith(WEIGHT_SUFFIXES):
             continue
+        weights = holds_weights(name)
+        looked_at += not weights
+        if looked_at > _STATE_FILES:
+            break
         state, reason = file_completeness(files, name)
         if state == "truncated":
             return state, reason
-        if state == "unknown" and is_weights_name(name):
+        if state == "unknown" and weights:
             unknown = unknown or reason
     return ("unknown", unknown) if unknown else ("complete", "")
 
@@ -85,11 +87,34 @@ def file_completeness(files: Files, name: str) -> tuple[Completeness, str]:
         elif is_zip(files, name):
             read_directory(files, name)
         elif is_legacy(files, name):
-            return "unknown", f"{name}: a legacy torch file of {size} bytes, whose end can't be told"
+            return _legacy(files, name, size)
         elif size < 4:
             return "truncated", f"{name}: has {size} bytes; still being written?"
         else:
             return "unknown", f"{name}: neither a zip nor a torch file; its end can't be told"
+    except CheckpointUnsupported as error:
+        return "unknown", str(error)
+    except (CheckpointIncomplete, CheckpointDamaged) as error:
+        return "truncated", str(error)
+    return "complete", ""
+
+
+def _legacy(files: Files, name: str, size: int) -> tuple[Completeness, str]:
+    end = legacy_extent(files, name)
+    if size == end:
+        return "complete", ""
+    less = "cut, or still being written?" if size < end else "something else was written behind it"
+    return "truncated", f"{name}: has {size} bytes, its storages end at byte {end}; {less}"
+
+
+def _distributed(files: Files, names: Sequence[str], metadata: str) -> tuple[Completeness, str]:
+    """Every part that the description names is there with all the bytes that it is said to have."""
+    try:
+        for part, end in sorted(shard_extents(files, metadata).items()):
+            if part not in names:
+                return "truncated", f"{metadata}: names {part}, which is not there"
+            if files.size(part) < end:
+                return "truncated", f"{part}: has {files.size(part)} bytes of {end} that {metadata} names"
     except CheckpointUnsupported as error:
         return "unknown", str(error)
     except (CheckpointIncomplete, CheckpointDamaged) as error:
@@ -106,9 +131,13 @@ def _marker(files: Files) -> tuple[Completeness, str] | None:
     return ("saving", "metadata.json: complete is false") if said is False else None
 
 
-def _shards_to_come(names: Sequence[str]) -> tuple[Completeness, str] | None:
-    """Shards are written before their index: numbered ones without it are a save under way."""
-    shards = [match for name in names if (match := _SHARD.match(name))]
-    if not shards:
+def _index(files: Files, names: Sequence[str], index: str) -> tuple[Completeness, str] | None:
+    """An index is written after its shards: one that names an absent shard is of a checkpoint that lost it."""
+    try:
+        where = posixpath.dirname(index)
+        absent = [shard for shard in shard_names(files, index) if posixpath.join(where, shard) not in names]
+    except CheckpointError as error:
+        return "truncated", str(error)
+    if not absent:
         return None
-    return "saving", f"{len(shards)} of {int(shards[0].group(3))} shards are there and no index; still being written?"
+    return "truncated", f"{index}: names {absent[0]}, which is not there ({len(absent)} shards are absent)"

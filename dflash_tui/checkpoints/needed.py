@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from dflash_tui.checkpoints.complete import is_temporary
+from dflash_tui.checkpoints.dcp_metadata import METADATA
 from dflash_tui.checkpoints.errors import CheckpointError
-from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_weights_name, weight_file
+from dflash_tui.checkpoints.names import is_temporary
+from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_dcp, is_weights_name, weight_file
 
 _INDEX = ".index.json"
 _DESCRIPTION = re.compile(r"^(metadata|[^/]*(config|args|settings|hparams|hyperparameters)[^/]*)\.json$", re.I)
@@ -19,7 +20,7 @@ def evaluation_files(names: Sequence[str]) -> tuple[str, ...]:
 
     Optimizer, scheduler, random and trainer state stay where they are when the weights have a file of their own;
     a state file that is the only one holds the weights itself. Where names don't tell which file has the weights (none,
-    several, a DCP folder), all names are given back, and opening them says what is wrong.
+    several), all names are given back, and opening them says what is wrong.
     """
     try:
         main = weight_file(names)
@@ -30,7 +31,13 @@ def evaluation_files(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _shards(main: str, names: Sequence[str]) -> list[str]:
-    """The files that an index may name: its suffix tells the format, so that no other weights beside it are taken."""
+    """The files that an index may name: its suffix tells the format, so that no other weights beside it are taken. For
+    a DCP folder its data files."""
+    if is_dcp(main):
+        folder = main.removesuffix(METADATA)
+        return sorted(
+            name for name in names if name.startswith(folder) and name.endswith(".distcp") and not is_temporary(name)
+        )
     if not main.endswith(_INDEX):
         return []
     kind = main.removesuffix(_INDEX).lower()

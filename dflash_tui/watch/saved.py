@@ -11,25 +11,45 @@ from dataclasses import dataclass, replace
 from dflash_tui.checkpoints.complete import completeness
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.identity import quick_id
+from dflash_tui.checkpoints.layouts import holds_weights, stated_step
 from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
-from dflash_tui.checkpoints.opening import is_weights_name, read_directories
-from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostKeyRefused, HostUnreachable, Stat
+from dflash_tui.checkpoints.opening import read_directories
+from dflash_tui.checkpoints.pointers import (
+    POINTER_BYTES,
+    Pointer,
+    finished,
+    pointer_files,
+    pointer_of_link,
+    pointer_of_text,
+)
+from dflash_tui.hosts.base import (
+    Entry,
+    FileMissing,
+    Host,
+    HostError,
+    HostKeyRefused,
+    HostUnreachable,
+    PermissionRefused,
+    ReadShort,
+    Stat,
+)
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.watch.clock import Clock, HostClock, read_clock
 from dflash_tui.watch.remote_files import RemoteFiles
+from dflash_tui.watch.settled import APART, QUIET, FileStats, Sighting, settled, sighted
 
-QUIET = 30.0  # seconds without a change after which an unfinished checkpoint is no longer called "saving"
+__all__ = ["QUIET", "CheckpointLister", "list_checkpoints"]
+
 _SETTLED = 5.0  # seconds after which a time stamp of whole seconds can't hide a later change
 _NEWEST = 1  # checkpoint folders that are listed every time, for files in them may change in place
 _ALL_EVERY = 12  # looks after which every folder is listed anew
-
-_Files = tuple[tuple[str, Stat], ...]
-"""A checkpoint's files: relative name and stat, sorted by name."""
+_DEEPEST = 4  # folders below one another that are listed: the root, a checkpoint, two inside it
+_PACE = 5.0  # seconds between two looks at what may still be written
 
 
 @dataclass(frozen=True)
 class _Judged:
-    files: _Files
+    files: FileStats
     checkpoint: SavedCheckpoint
 
 
@@ -37,6 +57,7 @@ class _Judged:
 class _Folder:
     stat: Stat
     entries: tuple[Entry, ...]
+    refused: str = ""
 
 
 class CheckpointLister:
@@ -49,8 +70,11 @@ class CheckpointLister:
         self._root = root.rstrip("/") or "/"
         self._clock = clock
         self._judged: dict[str, _Judged] = {}
+        self._seen: dict[str, Sighting] = {}
+        self._undecided: dict[str, float] = {}
         self._folders: dict[str, _Folder] = {}
         self._fresh: set[str] = set()
+        self._texts: dict[str, tuple[Stat, Pointer | None]] = {}
         self._looks = 0
         self._one_at_a_time = asyncio.Lock()
 
@@ -58,69 +82,125 @@ class CheckpointLister:
         """The checkpoints, newest last. Raises HostError where the folder can't be listed."""
         async with self._one_at_a_time:
             self._looks += 1
+            self._fresh.clear()
+            everything = self._looks % _ALL_EVERY == 1
+            if everything:  # what lies deeper is listed again when its folder has changed
+                self._folders = {path: known for path, known in self._folders.items() if not self._is_top(path)}
             entries = await self._host.list(self._root)
             found = await self._candidates(entries)
-            if self._looks % _ALL_EVERY != 1:
+            if not everything and (stale := self._stale(found) - self._fresh):
                 # Files of the newest ones may have grown although their folder looks the same.
-                stale = ({item.path for item in found[-_NEWEST:]} | self._unfinished()) & self._folders.keys()
-                for path in stale - self._fresh:
+                for path in stale:
                     del self._folders[path]
-                if stale - self._fresh:
-                    found = await self._candidates(entries)
+                found = await self._candidates(entries)
             now = self._clock() + host_clock.ahead
-            checkpoints = [await self._judge(item, entries, now) for item in found]
-            self._judged = {item.path: self._judged[item.path] for item in found if item.path in self._judged}
+            pointers = await self._pointers(entries)
+            checkpoints = [await self._judge(item, entries, pointers, now) for item in found]
+            listed = {item.path for item in found}
+            for known in (self._judged, self._seen, self._undecided):
+                for path in known.keys() - listed:
+                    del known[path]
             return tuple(checkpoints)
+
+    async def settle(self, host_clock: HostClock, step: int | None = None) -> tuple[SavedCheckpoint, ...]:
+        """`look`, and look again where nothing but a second look tells whether a checkpoint is whole: the newest ones,
+        or that of `step`. It takes as long as their files have to be quiet, no time where nothing is undecided, and
+        does not wait for one that changes meanwhile. Raises HostError."""
+        found, changing = await self.look(host_clock), set[str]()
+        while waiting := self._waited_for(found, step) - changing:
+            now = self._clock() + host_clock.ahead
+            soonest = min(self._undecided[path] for path in waiting)
+            await asyncio.sleep(min(max(soonest - now, APART), _PACE))
+            before = {path: self._seen[path].files for path in waiting}
+            found = await self.look(host_clock)
+            changing |= {path for path in waiting if path in self._seen and self._seen[path].files != before[path]}
+        return found
+
+    def _waited_for(self, found: Sequence[SavedCheckpoint], step: int | None) -> set[str]:
+        """The undecided checkpoints that would be taken if they were whole."""
+        last = max((at for at, item in enumerate(found) if item.completeness == "complete"), default=-1)
+        wanted = [item for at, item in enumerate(found) if (at > last if step is None else item.step == step)]
+        return {item.path for item in wanted} & self._undecided.keys()
 
     async def _candidates(self, entries: Sequence[Entry]) -> list[Candidate]:
         """`candidates` with listings fetched as it asks for them: it names a folder, the folder is listed, it is asked
         again."""
-        if self._looks % _ALL_EVERY == 1:
-            self._folders.clear()
-        self._fresh.clear()
         stats = {posixpath.join(self._root, entry.name): entry.stat for entry in entries}
-        wanted: list[str] = []
-
-        def listing(path: str) -> list[Listed]:
-            known = self._folders.get(path)
-            if known is None or known.stat != stats.get(path):
-                wanted.append(path)
-                return []
-            return [_listed(entry) for entry in known.entries]
-
         listed = [_listed(entry) for entry in entries]
-        found = candidates(self._root, listed, listing)
-        if wanted:
+        found: list[Candidate] = []
+        for _ in range(_DEEPEST):
+            wanted: list[str] = []
+
+            def listing(path: str, wanted: list[str] = wanted) -> list[Listed]:
+                known = self._folders.get(path)
+                if known is None or known.stat != stats.get(path):
+                    wanted.append(path)
+                    return []
+                stats.update({posixpath.join(path, entry.name): entry.stat for entry in known.entries})
+                return [_listed(entry) for entry in known.entries]
+
+            found = candidates(self._root, listed, listing)
+            if not wanted:
+                break
             for path in wanted:
                 try:
-                    inside = await self._host.list(path)
+                    inside, refused = await self._host.list(path), ""
                 except FileMissing:
-                    inside = []  # it went away since its parent was listed
-                self._folders[path] = _Folder(stats[path], tuple(inside))
+                    inside, refused = [], ""  # it went away since its parent was listed
+                except PermissionRefused as error:
+                    inside, refused = [], str(error)  # lost+found, say
+                self._folders[path] = _Folder(stats[path], tuple(inside), refused)
                 self._fresh.add(path)
-            found = candidates(self._root, listed, listing)
         return found
 
-    def _unfinished(self) -> set[str]:
-        return {path for path, judged in self._judged.items() if judged.checkpoint.completeness != "complete"}
+    def _is_top(self, path: str) -> bool:
+        return posixpath.dirname(path) == self._root
 
-    async def _judge(self, item: Candidate, root_entries: Sequence[Entry], now: float) -> SavedCheckpoint:
-        inside = root_entries if item.folder == self._root else self._entries(item.folder)
-        files = await self._files(item, inside)
-        newest = max((stat.mtime for _, stat in files), default=item.mtime)
+    def _stale(self, found: Sequence[Candidate]) -> set[str]:
+        """The folders to be listed again: the newest checkpoint's, and everything inside unfinished ones."""
+        unfinished = [path for path, judged in self._judged.items() if judged.checkpoint.completeness != "complete"]
+        stale = {item.path for item in found[-_NEWEST:]}
+        stale |= {path for path in self._folders if any(f"{path}/".startswith(f"{item}/") for item in unfinished)}
+        return stale & self._folders.keys()
+
+    async def _pointers(self, entries: Sequence[Entry]) -> list[Pointer]:
+        """What names the newest checkpoint here; a text is read when it has changed."""
+        pointers = [pointer_of_link(item.name, item.target, item.stat.mtime) for item in entries]
+        stats = {item.name: item.stat for item in entries}
+        for name in pointer_files([(item.name, item.stat.kind) for item in entries]):
+            stat = stats[name]
+            if name not in self._texts or self._texts[name][0] != stat:
+                try:
+                    text = await self._host.read(posixpath.join(self._root, name), 0, min(stat.size, POINTER_BYTES))
+                except (FileMissing, ReadShort):
+                    continue  # it is just being written
+                self._texts[name] = (stat, pointer_of_text(name, text, stat.mtime))
+            pointers.append(self._texts[name][1])
+        return [item for item in pointers if item is not None]
+
+    async def _judge(
+        self, item: Candidate, entries: Sequence[Entry], pointers: Sequence[Pointer], now: float
+    ) -> SavedCheckpoint:
+        files = await self._files(item, entries)
+        seen = self._seen[item.path] = sighted(self._seen.get(item.path), files, item.mtime, now)
         before = self._judged.get(item.path)
         if before is not None and before.files == files:
-            judged = before.checkpoint
+            judged = replace(before.checkpoint, step=before.checkpoint.step if item.step is None else item.step)
         else:
-            judged = await self._read(item, files, newest)
-            if now - newest > _SETTLED:
+            judged = await self._read(item, files, seen.newest)
+            if now - seen.newest > _SETTLED:
                 self._judged[item.path] = _Judged(files, judged)
-        if judged.completeness in ("truncated", "unknown") and now - newest < QUIET:
-            return replace(judged, completeness="saving")
-        return judged
+        said, pointer = finished(pointers, item.name, item.named, seen.newest)
+        if said is None and item.link and item.link_mtime + APART < seen.newest:
+            said, pointer = False, f"{item.link} is older than they are"
+        answer = settled(judged, seen, said, pointer)
+        self._undecided.pop(item.path, None)
+        if judged.completeness == "unknown" and answer.completeness != "complete":
+            self._undecided[item.path] = seen.decides_at()
+        return answer
 
-    async def _read(self, item: Candidate, files: _Files, newest: float) -> SavedCheckpoint:
-        weights = [stat for name, stat in files if is_weights_name(name)] or [stat for _, stat in files]
+    async def _read(self, item: Candidate, files: FileStats, newest: float) -> SavedCheckpoint:
+        weights = [stat for name, stat in files if holds_weights(name)] or [stat for _, stat in files]
         checkpoint = SavedCheckpoint(
             host=self._host.name,
             path=item.path,
@@ -132,10 +212,15 @@ class CheckpointLister:
             inode=weights[0].inode if weights else 0,
             completeness="unknown",
         )
+        if (folder := self._folders.get(item.folder)) is not None and folder.refused:
+            return replace(checkpoint, reason=folder.refused)
         self.reads += 1
         remote = RemoteFiles(self._host, item.folder, {name: stat.size for name, stat in files})
+        own = posixpath.basename(item.folder) if item.path == item.folder else ""
         try:
-            state, reason = await asyncio.to_thread(completeness, remote, checkpoint.files)
+            state, reason = await asyncio.to_thread(completeness, remote, checkpoint.files, own)
+            if item.step is None:
+                checkpoint = replace(checkpoint, step=await asyncio.to_thread(stated_step, remote))
             if state != "complete":
                 return replace(checkpoint, completeness=state, reason=reason)
             return await self._identified(checkpoint, remote)
@@ -152,23 +237,25 @@ class CheckpointLister:
             return replace(checkpoint, completeness="complete", reason=str(error))
         return replace(checkpoint, completeness="complete", quick_id=identity)
 
-    def _entries(self, folder: str) -> Sequence[Entry]:
-        known = self._folders.get(folder)
-        return known.entries if known is not None else ()
-
-    async def _files(self, item: Candidate, inside: Sequence[Entry]) -> _Files:
-        stats: list[tuple[str, Stat]] = []
-        for entry in inside:
-            if entry.name not in item.files:
-                continue
-            stat = entry.stat
-            if stat.kind == "link":
+    async def _files(self, item: Candidate, root_entries: Sequence[Entry]) -> FileStats:
+        """The stats of a checkpoint's files; a link stands for the file that it leads to."""
+        found: list[tuple[str, Stat]] = []
+        inside: dict[str, dict[str, Stat]] = {}
+        for name in item.files:
+            folder = posixpath.dirname(posixpath.join(item.folder, name))
+            if folder not in inside:
+                known = self._folders.get(folder)
+                entries = root_entries if folder == self._root else known.entries if known is not None else ()
+                inside[folder] = {entry.name: entry.stat for entry in entries}
+            stat = inside[folder].get(posixpath.basename(name))
+            if stat is not None and stat.kind == "link":
                 try:
-                    stat = await self._host.stat(posixpath.join(item.folder, entry.name))
+                    stat = await self._host.stat(posixpath.join(item.folder, name))
                 except FileMissing:
                     continue  # it leads nowhere
-            stats.append((entry.name, stat))
-        return tuple(sorted(stats, key=lambda pair: pair[0]))
+            if stat is not None:
+                found.append((name, stat))
+        return tuple(sorted(found, key=lambda pair: pair[0]))
 
 
 async def list_checkpoints(host: Host, root: str, *, clock: Clock = time.time) -> tuple[SavedCheckpoint, ...]:

@@ -6,7 +6,7 @@ import pytest
 
 from dflash_tui.checkpoints.audit import audit, extras
 from dflash_tui.checkpoints.complete import completeness
-from dflash_tui.checkpoints.errors import CheckpointUnsupported, SettingsMissing
+from dflash_tui.checkpoints.errors import SettingsMissing
 from dflash_tui.checkpoints.family import KNOWN_EXTRAS, declared_family, is_rotary_buffer
 from dflash_tui.checkpoints.identity import weights_id
 from dflash_tui.checkpoints.keys import canonical_tensors
@@ -135,10 +135,8 @@ def test_settings_are_those_of_the_source(case: Case) -> None:
 
 
 @named([case for case in CASES if case.is_dcp])
-def test_a_dcp_folder_is_refused_by_name(case: Case) -> None:
-    assert completeness(case.files, case.candidate.files)[0] == "unknown"
-    with pytest.raises(CheckpointUnsupported, match="DCP"):
-        read_structure(case.files)
+def test_a_dcp_folder_is_told_whole_from_its_description(case: Case) -> None:
+    assert completeness(case.files, case.candidate.files) == ("complete", "")
 
 
 def test_two_runs_in_one_folder_are_both_listed_with_their_names() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dflash_tui.checkpoints.complete import completeness, file_completeness, is_temporary
+from dflash_tui.checkpoints.complete import completeness, file_completeness
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
 from dflash_tui.checkpoints.files import LocalFiles
+from dflash_tui.checkpoints.names import is_temporary
 from dflash_tui.checkpoints.opening import read_structure
 from dflash_tui.checkpoints.safetensors import read_safetensors
 from tests.checkpoints.found import outcome
