@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dflash_tui import __version__
-from dflash_tui.cli import check, commands, faces, setup, trust
+from dflash_tui.cli import check, commands, faces, setup, transfer, trust
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -46,8 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
     trust.trust_options(command("trust", trust.trust, "add a host's key to known_hosts, after a look at it"))
     command("status", commands.online("status"), "the training as it is now")
     command("checkpoints", commands.online("checkpoints"), "the training's checkpoints, newest last")
-    fetch = command("fetch", commands.online("fetch"), "move the newest complete checkpoint to the evaluation host")
-    fetch.add_argument("--step", type=_step, help="this step instead of the newest")
+    fetch = command("fetch", transfer.fetch, "move a checkpoint to the evaluation host, or to another")
+    transfer.fetch_options(fetch, _step)
     evaluate = command("eval", commands.online("eval"), "fetch and evaluate the newest complete checkpoint")
     extent = evaluate.add_mutually_exclusive_group()
     extent.add_argument("--preset", choices=("quick", "full"), help="3 prompts × 15 blocks (default), or 10 × 30")

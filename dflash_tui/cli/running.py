@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +14,12 @@ from dflash_tui.cli.printing import give_up_stderr, narrate
 if TYPE_CHECKING:
     from dflash_tui.config import Config
     from dflash_tui.console.console import Console
+    from dflash_tui.console.events import Event
     from dflash_tui.results.store import Store
+
+
+Tell = Callable[["Event"], None]
+"""Hears what happens."""
 
 
 def config_path(arguments: argparse.Namespace) -> Path:
@@ -34,8 +39,11 @@ def open_store(arguments: argparse.Namespace) -> Store:
 
 
 @asynccontextmanager
-async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
-    """A console over the config's hosts, narrating on stderr and asking on a terminal, closed at the end."""
+async def open_console(
+    config: Config, store: Store, telling: Callable[[Callable[[str], None]], Tell] | None = None
+) -> AsyncIterator[Console]:
+    """A console over the config's hosts, narrating on stderr and asking on a terminal, closed at the end. `telling`
+    makes what hears its events, from what prints a line there; sentences by default."""
     from dflash_tui.cli.asking import terminal_ask
     from dflash_tui.console.console import Console
     from dflash_tui.console.links import check_launchers
@@ -57,7 +65,7 @@ async def open_console(config: Config, store: Store) -> AsyncIterator[Console]:
             if work is not None:
                 work.cancel()
 
-    console = Console(config, store, told=narrator(say), ask=terminal_ask())
+    console = Console(config, store, told=(telling or narrator)(say), ask=terminal_ask())
     try:
         yield console
     except asyncio.CancelledError:

@@ -86,8 +86,23 @@ class Checkpoints:
 
 
 @dataclass(frozen=True)
+class LeftAtSource:
+    """What a copy leaves where it is: `what` in words, and its `bytes`."""
+
+    what: str
+    bytes: int
+
+
+@dataclass(frozen=True)
 class FetchAnswer:
-    """``fetch``: `files` lie in `folder` on `host`; `bytes` moved now, `sha256` of the first file at both ends."""
+    """``fetch``: `files` lie in `folder` on `host` (with `dry_run`: would lie); `bytes` moved now (`dry_run`: would),
+    `sha256` of the first file at both ends ("" before it is known).
+
+    `source` is HOST:PATH, where the checkpoint has `original` bytes. `copy`: slim (without what an evaluation does not
+    read), plain (the files that it reads, as they are) or full (every file); `size` is its bytes, `kept` and `left` say
+    what these are, `why` the reason why a copy that was to be slim is not. `route`: relay, joined (two `ssh` and a
+    pipe), direct or same host: what carried last (`dry_run`: what would begin). `present` bytes were there already,
+    `resumed` ones from an earlier attempt; `free_bytes` and `free_inodes` (null: no fixed number) were free there."""
 
     host: str
     folder: str
@@ -97,6 +112,19 @@ class FetchAnswer:
     sha256: str
     seconds: float
     already_there: bool
+    source: str
+    original: int
+    copy: str
+    size: int
+    kept: tuple[str, ...]
+    left: tuple[LeftAtSource, ...]
+    why: str
+    route: str
+    present: int
+    resumed: int
+    free_bytes: int
+    free_inodes: int | None
+    dry_run: bool
 
 
 @dataclass(frozen=True)

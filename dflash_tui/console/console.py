@@ -16,6 +16,7 @@ from dflash_tui.console.questions import Questions
 from dflash_tui.console.state import State, TrainingPane, fold
 from dflash_tui.hosts.base import Host
 from dflash_tui.results.store import Store
+from dflash_tui.transfer.pace import Shared
 from dflash_tui.watch.events import WatchLost
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class Console:
         self.config, self.store, self.clock = config, store, clock
         self.state = State(training=TrainingPane(name=config.training.name, host=config.training.host), now=clock())
         self.turn = asyncio.Lock()  # evaluations and captures take turns: they share one host's cores
-        self.wire = asyncio.Lock()  # so do transfers: two of one checkpoint would take each other's unfinished piece
+        self.pace = Shared(config.transfer.bytes_per_second)  # transfers share one limit, a few at a time
+        self.folders: dict[tuple[str, str], asyncio.Lock] = {}  # into one folder of a host one at a time
         self.against: str | None = None
         self.common = False  # whether results are compared on what both measured
         self.lister: CheckpointLister | None = None  # remembers complete checkpoints, so that none is read twice

@@ -12,8 +12,9 @@ from dflash_tui.transfer.progress import TransferProgress
 _WAYS = {"joined": "through this machine, by two ssh and one pipe", "direct": "from host to host"}
 
 
-def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
-    """A listener of events that says each thing once: phases, tenths and notices, not every byte.
+def narrator(say: Callable[[str], None], *, tenths: bool = True) -> Callable[[happened.Event], None]:
+    """A listener of events that says each thing once: phases, tenths and notices, not every byte. Without `tenths` it
+    says nothing of how far a transfer is.
 
     A transfer is announced when its bytes begin to move, so that what is there already is not said to move.
     """
@@ -62,7 +63,7 @@ def narrator(say: Callable[[str], None]) -> Callable[[happened.Event], None]:
                 if progress.problem:
                     cut = f"  attempt {progress.attempt}: {progress.problem}"
                     once(job, cut, cut)
-                if progress.phase == "verifying" or not on_one_host(job):
+                if tenths and (progress.phase == "verifying" or not on_one_host(job)):
                     sentence = _transfer(progress)
                     once(job, sentence.partition(" · ")[0], sentence)
             case happened.TransferEnded() if event.error is None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dflash_tui.config.writing import toml_key, toml_value
 from dflash_tui.console import answers
-from dflash_tui.console.quantities import ago, counted, megabytes, time_left
+from dflash_tui.console.quantities import ago, counted, megabytes, savings, time_left
 from dflash_tui.records.codec import dumps, to_data
 from dflash_tui.records.finding import Finding
 from dflash_tui.records.result import METRICS
@@ -56,10 +56,7 @@ def _lines(answer: Any) -> Iterable[str]:
         case answers.Checkpoints():
             return _checkpoints(answer)
         case answers.FetchAnswer():
-            return [
-                f"{answer.host}:{answer.folder}  {', '.join(answer.files)}  {_moved(answer)}",
-                f"sha256 {answer.sha256}",
-            ]
+            return _planned(answer) if answer.dry_run else _fetched(answer)
         case answers.EvalAnswer():
             return [*_entry(answer.result), *_verdict(answer.comparison)]
         case answers.CaptureAnswer():
@@ -145,10 +142,51 @@ def _without_step(answer: answers.Status) -> str:
     return f"{answer.phase}, the log names no steps"
 
 
+ROUTES = {
+    "relay": "through this machine",
+    "joined": "through this machine, by two ssh and one pipe",
+    "direct": "from host to host",
+    "same host": "on one host, by a link where that can be",
+}
+
+
+def _fetched(answer: answers.FetchAnswer) -> Iterable[str]:
+    yield f"{answer.host}:{answer.folder}  {', '.join(answer.files)}  {_moved(answer)}"
+    yield from _saved(answer)
+    yield f"sha256 {answer.sha256}"
+
+
 def _moved(answer: answers.FetchAnswer) -> str:
     if answer.already_there:
         return "already there"
     return f"{megabytes(answer.bytes)} in {answer.seconds:.1f} s" if answer.bytes else "placed, nothing crossed a wire"
+
+
+def _saved(answer: answers.FetchAnswer) -> Iterable[str]:
+    left = [(item.what, item.bytes) for item in answer.left]
+    if left:
+        yield savings(answer.size, answer.original, answer.kept, left)
+    if answer.why:
+        yield f"{GLYPHS['warn']} {answer.why}"
+
+
+def _planned(answer: answers.FetchAnswer) -> Iterable[str]:
+    yield f"{answer.source} to {answer.host}:{answer.folder}"
+    left = [(item.what, item.bytes) for item in answer.left]
+    yield savings(answer.size, answer.original, answer.kept, left)
+    for item in answer.left:
+        yield f"  left  {megabytes(item.bytes):>10}  {item.what}"
+    if answer.why:
+        yield f"{GLYPHS['warn']} {answer.why}"
+    yield f"files  {', '.join(answer.files)}"
+    yield f"route  {ROUTES.get(answer.route, answer.route)}"
+    if answer.already_there:
+        yield "there  all of it, with the same bytes: nothing would move"
+    elif answer.present or answer.resumed:
+        yield f"there  {megabytes(answer.present)}, and {megabytes(answer.resumed)} to be continued"
+    yield f"moves  {megabytes(answer.bytes)}"
+    inodes = "" if answer.free_inodes is None else f", {answer.free_inodes:,} inodes"
+    yield f"free   {megabytes(answer.free_bytes)}{inodes} on {answer.host}"
 
 
 def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:

@@ -1,53 +1,49 @@
-"""Bring a checkpoint to the evaluation host."""
+"""Bring a checkpoint to the evaluation host, or to another one."""
 
 from __future__ import annotations
 
-import asyncio
 import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dflash_tui.checkpoints.needed import evaluation_files
-from dflash_tui.console import events as happened
-from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.console.acts.found import SIDECARS, drafter_name, find, placed, short_id
+from dflash_tui.console.acts.moving import Brought, Load, carry
+from dflash_tui.console.acts.slimming import Mode, with_sidecars
+from dflash_tui.console.errors import ConsoleError
 from dflash_tui.hosts.base import Host
 from dflash_tui.records.checkpoint import SavedCheckpoint
-from dflash_tui.transfer.errors import DestinationTaken
-from dflash_tui.transfer.plan import TransferPlan, make_plan
-from dflash_tui.transfer.relay import Moved, move
+from dflash_tui.records.facts import Fact, Source
+from dflash_tui.transfer.choice import Wanted
 from dflash_tui.watch.saved import CheckpointLister
 from dflash_tui.watch.training import Snapshot, read_once
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
-SIDECARS = ("config.json",)  # what a raw checkpoint can't tell may lie beside it
-COPIES = 20
+LATEST = "latest"
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """Where the checkpoint lies on the evaluation host. `names` are relative to `folder`; `bytes` as moved now."""
+    """Where a checkpoint lies on a host, and how it came there. `path` is what it is at its `source`; `names` are the
+    files of the copy, relative to its folder, the weights first. `step` is None where it is of no watched training."""
 
-    checkpoint: SavedCheckpoint
+    source: str
+    path: str
     host: str
-    folder: str
     names: tuple[str, ...]
-    bytes: int
-    sha256: str
-    seconds: float
-    already_there: bool
-
-
-@dataclass(frozen=True)
-class Load:
-    """What moves: `names` below `folder` of `source`, `size` bytes in all; `step` of the training, None for others."""
-
-    source: Host
-    folder: str
-    names: tuple[str, ...]
-    size: int
+    brought: Brought
     step: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """Where it lies."""
+        return self.brought.folder
+
+    @property
+    def sha256(self) -> str:
+        """Of the weights' file as it lies there."""
+        return self.brought.sha256
 
 
 async def snapshot_of(console: Console) -> Snapshot:
@@ -92,89 +88,129 @@ def _label(checkpoint: SavedCheckpoint) -> str:
     return posixpath.basename(checkpoint.folder.rstrip("/")) if checkpoint.step is None else str(checkpoint.step)
 
 
-async def fetch(console: Console, *, step: int | None = None, job: str = "") -> Fetched:
-    """Move the newest complete checkpoint (or that of `step`) to the evaluation host. Raises TROUBLE."""
-    snapshot = await snapshot_of(console)
-    return await bring(console, newest(snapshot, step), job or console.new_job())
-
-
-def wanted_folder(console: Console, checkpoint: SavedCheckpoint) -> str:
-    """Where a checkpoint will lie on the evaluation host."""
-    step, folder = checkpoint.step, checkpoint.folder.rstrip("/")
-    label = posixpath.basename(folder) if step is None else f"step_{step}"
-    return posixpath.join(console.evaluation.root, "checkpoints", console.config.training.name, label)
-
-
-async def bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
-    """Move what an evaluation reads of one checkpoint, after the transfers before it; emits the transfer's events."""
-    async with console.wire:
-        return await _bring(console, checkpoint, job)
-
-
-async def _bring(console: Console, checkpoint: SavedCheckpoint, job: str) -> Fetched:
-    source = console.training_host
-    names = evaluation_files(await with_sidecars(source, checkpoint.folder, checkpoint.files))
-    load = Load(source, checkpoint.folder, names, checkpoint.size, checkpoint.step)
-    folder, moved = await _carry(console, job, load, wanted_folder(console, checkpoint))
-    return Fetched(
-        checkpoint=checkpoint,
-        host=console.evaluation_host.name,
-        folder=folder,
-        names=tuple(names),
-        bytes=moved.bytes,
-        sha256=moved.sha256.get(names[0], ""),
-        seconds=moved.seconds,
-        already_there=moved.already_there,
+async def fetch(
+    console: Console,
+    *,
+    what: str = LATEST,
+    to: str = "",
+    mode: Mode | None = None,
+    route: Wanted | None = None,
+    job: str = "",
+    dry_run: bool = False,
+) -> Fetched:
+    """Move a checkpoint to the evaluation host, or to a folder in `to` (HOST:DIR). `what` is the newest complete one
+    ("latest"), a step, or a path: on the training's host, or HOST:PATH. With `dry_run` nothing moves. Raises TROUBLE.
+    """
+    destination, folder = placed(console, to, "--to") if to else (console.evaluation_host, "")
+    job = job or console.new_job()
+    if "/" not in what:
+        step = None if what == LATEST else _step(what)
+        checkpoint = newest(await snapshot_of(console), step)
+    else:
+        host, path = placed(console, what, "checkpoint", console.training_host)
+        path = path.rstrip("/") or "/"
+        listed_there = await _of_the_training(console, host, path)
+        if listed_there is None:
+            return await _found(console, host, path, destination, folder, mode, route, job, dry_run)
+        checkpoint = listed_there
+    wanted = posixpath.join(folder, _folder_name(checkpoint, _mode(console, mode))) if to else ""
+    return await bring(
+        console, checkpoint, job, mode, route=route, destination=destination, wanted=wanted, dry_run=dry_run
     )
 
 
-async def carry(console: Console, job: str, load: Load, wanted: str) -> tuple[str, Moved]:
-    """Move files to the evaluation host, after the transfers before them: the folder that they lie in there (`wanted`,
-    or one beside it where that has others of their names), and what crossed. Emits the transfer's events."""
-    async with console.wire:
-        return await _carry(console, job, load, wanted)
+def _step(text: str) -> int:
+    if not text.isdecimal() or len(text) > 15:
+        raise ConsoleError(f"{text[:40]!r}: found no step and no path; expected latest, a step such as 4000, or a path")
+    return int(text)
 
 
-async def _carry(console: Console, job: str, load: Load, wanted: str) -> tuple[str, Moved]:
-    source, destination, names = load.source, console.evaluation_host, load.names
-    route = (source.name, "here", destination.name)
-    console.emit(happened.TransferStarted(job, load.step, posixpath.basename(wanted), route, load.size))
-    try:
-        plan = await _plan(source, load.folder, names, destination, wanted)
-        moved = await move(
-            plan, source, destination, lambda progress: console.emit(happened.TransferAdvanced(job, progress))
-        )
-    except TROUBLE as error:
-        console.emit(happened.TransferEnded(job, error=str(error)))
-        raise
-    except asyncio.CancelledError:
-        console.emit(happened.TransferEnded(job, error="stopped; what arrived is kept and continued next time"))
-        raise
-    console.emit(
-        happened.TransferEnded(
-            job,
-            path=posixpath.join(plan.destination_folder, names[0]),
-            sha256=moved.sha256.get(names[0], ""),
-            seconds=moved.seconds,
-            already_there=moved.already_there,
-            bytes=moved.bytes,
-            how=moved.how.get(names[0], ""),
-        )
-    )
-    return plan.destination_folder, moved
+async def _of_the_training(console: Console, host: Host, path: str) -> SavedCheckpoint | None:
+    """The checkpoint of the watched training that lies at a path. Raises ConsoleError for one that is not whole."""
+    if host.name != console.training_host.name or not path.startswith(console.config.training.checkpoints):
+        return None
+    found = listed(await snapshot_of(console))
+    there = next((item for item in found if path in (item.path.rstrip("/"), item.folder.rstrip("/"))), None)
+    if there is not None and there.completeness != "complete":
+        raise ConsoleError(f"{there.host}:{there.path}: is {there.completeness}: {there.reason}")
+    return there
 
 
-async def _plan(source: Host, folder: str, names: tuple[str, ...], destination: Host, wanted: str) -> TransferPlan:
-    """A step number that came again with other bytes (a restarted run) gets a folder of its own."""
-    for copy in range(1, COPIES):
-        try:
-            return await make_plan(source, folder, names, destination, wanted if copy == 1 else f"{wanted}-{copy}")
-        except DestinationTaken:
-            continue
-    raise ConsoleError(f"{destination.name}:{wanted}: {COPIES} other checkpoints have that name; move some away")
+async def _found(
+    console: Console,
+    host: Host,
+    path: str,
+    destination: Host,
+    folder: str,
+    mode: Mode | None,
+    route: Wanted | None,
+    job: str,
+    dry_run: bool,
+) -> Fetched:
+    """One that belongs to no watched training."""
+    found = await find(host, path)
+    name, mode = drafter_name(found.path), _mode(console, mode)
+    if not folder:
+        folder = posixpath.join(console.evaluation.root, "checkpoints", "models")
+        name = f"{name}-{await short_id(found)}"
+    wanted = posixpath.join(folder, _called(name, mode))
+    load = Load(host, found.folder, (*found.names, *found.others), found.size, None, mode, route)
+    brought = await carry(console, job, load, wanted, destination, dry_run=dry_run)
+    return Fetched(host.name, found.path, destination.name, brought.cargo.names, brought)
 
 
-async def with_sidecars(host: Host, folder: str, files: tuple[str, ...]) -> tuple[str, ...]:
-    """The checkpoint's files and those small ones beside them that say what weights can't."""
-    beside = {entry.name for entry in await host.list(folder) if entry.stat.kind == "file"}
-    return (*files, *(name for name in SIDECARS if name in beside and name not in files))
+def wanted_folder(console: Console, checkpoint: SavedCheckpoint, mode: Mode | None = None) -> str:
+    """Where a checkpoint will lie on the evaluation host, brought as `mode` says (None: as the config does)."""
+    name = _folder_name(checkpoint, _mode(console, mode))
+    return posixpath.join(console.evaluation.root, "checkpoints", console.config.training.name, name)
+
+
+def _folder_name(checkpoint: SavedCheckpoint, mode: Mode) -> str:
+    step = checkpoint.step
+    return _called(posixpath.basename(checkpoint.folder.rstrip("/")) if step is None else f"step_{step}", mode)
+
+
+def _called(name: str, mode: Mode) -> str:
+    """A full copy lies beside a slim one, never in its place."""
+    return f"{name}-full" if mode == "full" else name
+
+
+def _mode(console: Console, mode: Mode | None) -> Mode:
+    return mode or ("full" if console.config.transfer.mode == "full" else "slim")
+
+
+async def bring(
+    console: Console,
+    checkpoint: SavedCheckpoint,
+    job: str,
+    mode: Mode | None = None,
+    *,
+    route: Wanted | None = None,
+    destination: Host | None = None,
+    wanted: str = "",
+    dry_run: bool = False,
+) -> Fetched:
+    """Move a checkpoint of the training, to the evaluation host unless another is named, after the transfers before it;
+    emits the transfer's events. `mode` None: as the config says. Raises TROUBLE."""
+    source, destination = console.training_host, destination or console.evaluation_host
+    names = await with_sidecars(source, checkpoint.folder, checkpoint.files, SIDECARS)
+    load = Load(source, checkpoint.folder, names, checkpoint.size, checkpoint.step, _mode(console, mode), route)
+    wanted = wanted or wanted_folder(console, checkpoint, mode)
+    brought = await carry(console, job, load, wanted, destination, dry_run=dry_run)
+    return Fetched(checkpoint.host, checkpoint.path, destination.name, brought.cargo.names, brought, checkpoint.step)
+
+
+def copy_fact(brought: Brought, source: Source, at: str) -> Fact:
+    """What the copy at the evaluation host is of the checkpoint at its source, for the manifest."""
+    cargo = brought.cargo
+    value = {
+        "copy": cargo.copy,
+        "folder": brought.folder,
+        "bytes": brought.plan.total,
+        "original": cargo.original,
+        "sha256": brought.sha256,
+        "kept": list(cargo.kept),
+        "left": dict(cargo.left),
+        "route": brought.route,
+    }
+    return Fact("checkpoint.copy", value, source, at)

@@ -12,7 +12,7 @@ import json
 import os
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +21,11 @@ from dflash_tui.checkpoints.family import DRAFT_TO_TARGET, EMBEDDING, HEAD, TARG
 from dflash_tui.checkpoints.keys import TARGET_PREFIXES, Part
 from dflash_tui.checkpoints.opening import read_json
 from dflash_tui.checkpoints.safetensors import read_safetensors
+from dflash_tui.checkpoints.segments import Range
 from dflash_tui.checkpoints.structure import TensorInfo
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Stat
 from dflash_tui.transfer.digests import range_crc, range_digest
+from dflash_tui.transfer.emission import skipping
 from dflash_tui.transfer.errors import TransferError
 from dflash_tui.watch.remote_files import RemoteFiles
 
@@ -39,24 +41,36 @@ _MOST = 500
 
 @dataclass(frozen=True)
 class Frozen:
-    """Canonical names of tensors that are the target's own, and a sentence for each that could not be told."""
+    """Canonical names of tensors that are the target's own, with what told so ("crc32", "sha256"); and a sentence for
+    each that could not be told."""
 
-    names: frozenset[str] = frozenset()
+    compared: Mapping[str, str] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What need not be moved."""
+        return frozenset(self.compared)
 
 
 @dataclass(frozen=True)
 class _Placed:
-    """A tensor in a file of a host, and what that file was when it was looked at."""
+    """A tensor in a file below `folder` of a host, and what that file was when it was looked at."""
 
     host: Host
-    path: str
+    folder: str
     stat: Stat
     info: TensorInfo
 
+    @property
+    def piece(self) -> Range:
+        """Its bytes."""
+        return Range(self.info.file, self.info.offset, self.info.nbytes)
+
     def key(self, kind: str) -> str:
         """What its digest is remembered under: these bytes of this very file."""
-        where = [self.host.name, self.path, self.stat.size, self.stat.mtime, self.stat.inode]
+        path = posixpath.join(self.folder, self.info.file)
+        where = [self.host.name, path, self.stat.size, self.stat.mtime, self.stat.inode]
         return json.dumps([kind, *where, self.info.offset, self.info.nbytes])
 
 
@@ -70,7 +84,7 @@ async def frozen(console: Console, source: Host, folder: str, parts: Mapping[str
         target = await _target(console.evaluation_host, console.evaluation.target)
     except (CheckpointError, HostError) as error:
         return Frozen(doubts=(f"{_named(stored)}: kept, because the target can't be read: {error}",))
-    names: list[str] = []
+    compared: dict[str, str] = {}
     doubts: list[str] = []
     memory = _Memory(console.store.state / _REMEMBERED)
     for name in stored:
@@ -78,14 +92,14 @@ async def frozen(console: Console, source: Host, folder: str, parts: Mapping[str
         if own is None or (info.dtype, info.shape) != (own.info.dtype, own.info.shape):
             continue
         try:
-            path = posixpath.join(folder, info.file)
-            mine = _Placed(source, path, await source.stat(path), info)
-            if await _same(memory, mine, own):
-                names.append(name)
+            mine = _Placed(source, folder, await source.stat(posixpath.join(folder, info.file)), info)
+            by = await _compared(memory, mine, own)
+            if by:
+                compared[name] = by
         except (HostError, TransferError) as error:
             doubts.append(f"{_named([name])}: kept, because it can't be compared with the target's: {error}")
     memory.keep()
-    return Frozen(frozenset(names), tuple(doubts))
+    return Frozen(compared, tuple(doubts))
 
 
 def _comparable(parts: Mapping[str, Part], name: str) -> bool:
@@ -100,22 +114,28 @@ def _named(names: list[str]) -> str:
     return ", ".join(name.removesuffix(".weight") for name in names)
 
 
-async def _same(memory: _Memory, mine: _Placed, own: _Placed) -> bool:
-    stated = mine.info.storage_crc
-    if stated and mine.info.storage_offset == mine.info.offset and mine.info.storage_nbytes == mine.info.nbytes:
-        return await _digest(memory, own, "crc32") == f"{stated:08x}"
-    return await _digest(memory, own, "sha256") == await _digest(memory, mine, "sha256")
+async def _compared(memory: _Memory, mine: _Placed, own: _Placed) -> str:
+    """What showed that the two are the same bytes, "" where they are not. A CRC-32 is of a whole record; 0 is what
+    writers put there that compute none, and a host without python3 computes none either."""
+    info = mine.info
+    whole = (info.storage_offset, info.storage_nbytes) == (info.offset, info.nbytes)
+    if info.storage_crc and whole and (found := await _digest(memory, own, "crc32")):
+        return "crc32" if found == f"{info.storage_crc:08x}" else ""
+    theirs = await _digest(memory, own, "sha256")
+    return "sha256" if await _digest(memory, mine, "sha256") == theirs else ""
 
 
 async def _digest(memory: _Memory, placed: _Placed, kind: str) -> str:
-    key, info = placed.key(kind), placed.info
-    known = memory.known.get(key)
-    if known is None:
+    key = placed.key(kind)
+    known = memory.known.get(key, "")
+    if not known:
         if kind == "crc32":
-            known = f"{await range_crc(placed.host, placed.path, info.offset, info.nbytes):08x}"
+            crc = await range_crc(placed.host, placed.folder, placed.piece)
+            known = "" if crc is None else f"{crc:08x}"
         else:
-            known = await range_digest(placed.host, placed.path, info.offset, info.nbytes)
-        memory.known[key] = known
+            known = await range_digest(placed.host, placed.folder, placed.piece, await skipping(placed.host))
+        if known:
+            memory.known[key] = known
     return known
 
 
@@ -124,9 +144,7 @@ async def _target(host: Host, folder: str) -> dict[str, _Placed]:
     stats = await _files(host, folder)
     files = RemoteFiles(host, folder, {name: stat.size for name, stat in stats.items()})
     found = await asyncio.to_thread(_read_target, files, INDEX in stats)
-    return {
-        name: _Placed(host, posixpath.join(folder, info.file), stats[info.file], info) for name, info in found.items()
-    }
+    return {name: _Placed(host, folder, stats[info.file], info) for name, info in found.items()}
 
 
 async def _files(host: Host, folder: str) -> dict[str, Stat]:

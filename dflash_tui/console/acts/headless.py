@@ -22,6 +22,7 @@ from dflash_tui.console.answers import (
     CleanAnswer,
     EvalAnswer,
     FetchAnswer,
+    LeftAtSource,
     Logs,
     Status,
     StopAnswer,
@@ -94,17 +95,41 @@ async def checkpoints(console: Console, arguments: argparse.Namespace) -> Checkp
 
 
 async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
-    """Move a checkpoint to the evaluation host."""
-    fetched = await fetching.fetch(console, step=arguments.step)
+    """Move a checkpoint to a host, or say what would move."""
+    if arguments.limit is not None:
+        console.pace.limit = arguments.limit
+    fetched = await fetching.fetch(
+        console,
+        what=arguments.what if arguments.step is None else str(arguments.step),
+        to=arguments.to,
+        mode=arguments.mode,
+        route=arguments.route,
+        dry_run=arguments.dry_run,
+    )
+    cargo, plan, moved = fetched.brought.cargo, fetched.brought.plan, fetched.brought.moved
+    present = sum(file.size for file in plan.files if file.present)
     return FetchAnswer(
         host=fetched.host,
         folder=fetched.folder,
         files=fetched.names,
-        step=fetched.checkpoint.step,
-        bytes=fetched.bytes,
+        step=fetched.step,
+        bytes=moved.bytes if moved is not None else plan.to_move - plan.resumable,
         sha256=fetched.sha256,
-        seconds=fetched.seconds,
-        already_there=fetched.already_there,
+        seconds=moved.seconds if moved is not None else 0.0,
+        already_there=moved.already_there if moved is not None else not plan.to_move,
+        source=f"{fetched.source}:{fetched.path}",
+        original=cargo.original,
+        copy=cargo.copy,
+        size=plan.total,
+        kept=cargo.kept,
+        left=tuple(LeftAtSource(what, size) for what, size in cargo.left),
+        why=cargo.why,
+        route=fetched.brought.route,
+        present=present,
+        resumed=moved.resumed if moved is not None else plan.resumable,
+        free_bytes=plan.free.bytes,
+        free_inodes=plan.free.inodes,
+        dry_run=arguments.dry_run,
     )
 
 

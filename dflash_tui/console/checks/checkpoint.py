@@ -14,7 +14,8 @@ from dflash_tui.checkpoints.errors import CheckpointError, SettingsMissing
 from dflash_tui.checkpoints.opening import read_configs, read_structure
 from dflash_tui.checkpoints.settings import resolve_settings
 from dflash_tui.checkpoints.structure import Structure
-from dflash_tui.console.acts import fetch
+from dflash_tui.console.acts.found import SIDECARS
+from dflash_tui.console.acts.slimming import with_sidecars
 from dflash_tui.console.acts.survey import of_this_config
 from dflash_tui.console.checks.items import Group, Items
 from dflash_tui.console.checks.paths import where
@@ -95,7 +96,7 @@ def disagreeing(items: Items, settings: DrafterSettings | None, facts: Sequence[
 
 async def remote_files(host: Host, folder: str, names: Sequence[str]) -> RemoteFiles:
     """A checkpoint's files and what lies beside them that says what weights can't."""
-    known = await fetch.with_sidecars(host, folder, tuple(names))
+    known = await with_sidecars(host, folder, tuple(names), SIDECARS)
     sizes = {name: (await host.stat(posixpath.join(folder, name))).size for name in known}
     return RemoteFiles(host, folder, sizes)
 

@@ -186,7 +186,8 @@ def _verify(pane: TransferPane, width: int) -> Line:
 def _about(pane: TransferPane, width: int) -> list[Line]:
     progress = pane.progress
     way = _LONG[progress.route if progress is not None else ""]
-    lines = [_what(pane, width), cut(line(("route  ", "muted"), " ▸ ".join(_route(pane)), (f"  {way}", "muted")), width)]
+    route = line(("route  ", "muted"), " ▸ ".join(_route(pane)), (f"  {way}", "muted"))
+    lines = [_what(pane, width), cut(route, width)]
     if progress is not None and progress.file:
         lines.append(line(("file   ", "muted"), tail(progress.file, width - 7)))
     of = f" of {pane.original:,}" if pane.original > _total(pane) else ""

@@ -1,0 +1,149 @@
+"""A transfer from the question what moves to the end that is told: one at a time into a folder, newest first."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts.routing import chosen
+from dflash_tui.console.acts.slimming import Cargo, Mode, load_up
+from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.hosts.base import Host
+from dflash_tui.transfer.choice import Wanted
+from dflash_tui.transfer.errors import DestinationTaken
+from dflash_tui.transfer.move import Moved, move
+from dflash_tui.transfer.plan import TransferPlan, make_plan
+from dflash_tui.transfer.progress import TransferProgress
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+COPIES = 20
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is asked to move: the checkpoint of `names` below `folder` of `source`, `size` bytes in all, as `mode` says;
+    `step` of the training, None for others; `route` None: as the config says."""
+
+    source: Host
+    folder: str
+    names: tuple[str, ...]
+    size: int
+    step: int | None = None
+    mode: Mode = "slim"
+    route: Wanted | None = None
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What lies at the destination now, or would: `moved` is None where nothing was asked to move. `route` is what
+    carried last."""
+
+    cargo: Cargo
+    plan: TransferPlan
+    moved: Moved | None
+    route: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where it lies."""
+        return self.plan.destination_folder
+
+    @property
+    def whole(self) -> bool:
+        """Whether the weights' file is the source's, byte for byte."""
+        return self.cargo.copy != "slim"
+
+    @property
+    def sha256(self) -> str:
+        """Of the weights' file, or the index of several."""
+        name = self.cargo.names[0]
+        if self.moved is not None:
+            return self.moved.sha256.get(name, "")
+        return next((file.present for file in self.plan.files if file.name == name), "")
+
+
+async def carry(
+    console: Console, job: str, load: Load, wanted: str, destination: Host | None = None, *, dry_run: bool = False
+) -> Brought:
+    """Move a checkpoint to `wanted` of a host (the evaluation host), or to a folder beside it where that has others of
+    their names. Emits the transfer's events. With `dry_run` it is planned only. Raises TROUBLE."""
+    destination = destination or console.evaluation_host
+    name = posixpath.basename(wanted)
+    console.emit(
+        happened.TransferStarted(job, load.step, name, (load.source.name, "here", destination.name), load.size)
+    )
+    try:
+        async with _turn(console, destination, wanted, load.step):
+            return await _carry(console, job, load, wanted, destination, dry_run)
+    except TROUBLE as error:
+        console.emit(happened.TransferEnded(job, error=str(error)))
+        raise
+    except asyncio.CancelledError:
+        console.emit(happened.TransferEnded(job, error="stopped; what arrived is kept and continued next time"))
+        raise
+
+
+@asynccontextmanager
+async def _turn(console: Console, destination: Host, wanted: str, step: int | None) -> AsyncIterator[None]:
+    """Two of one checkpoint would take each other's unfinished piece; of others a few run at a time."""
+    lock = console.folders.setdefault((destination.name, wanted), asyncio.Lock())
+    async with lock, console.pace.admitted(float(step or 0)):
+        yield
+
+
+async def _carry(console: Console, job: str, load: Load, wanted: str, destination: Host, dry_run: bool) -> Brought:
+    cargo = await load_up(console, load.source, load.folder, load.names, load.mode, destination)
+    plan = await _plan(load, cargo, destination, wanted)
+    present = sum(file.size for file in plan.files if file.present)
+    console.emit(
+        happened.TransferPlanned(
+            job, plan.total, cargo.original, cargo.kept, cargo.left, cargo.why, plan.resumable, present
+        )
+    )
+    for note in cargo.notes:
+        console.emit(happened.Noticed("info", note))
+    if plan.same_host and dry_run:
+        return Brought(cargo, plan, None, "same host")
+    last = ""
+
+    def tell(progress: TransferProgress) -> None:
+        nonlocal last
+        last = progress.route or last
+        console.emit(happened.TransferAdvanced(job, progress))
+
+    async with chosen(console, load.source, destination, plan.destination_folder, load.route) as chooser:
+        if dry_run:
+            engine, _ = await chooser.choose(plan.to_move)
+            return Brought(cargo, plan, None, engine.route)
+        moved = await move(plan, load.source, destination, tell, chooser=chooser, pace=console.pace.lane())
+    name = cargo.names[0]
+    console.emit(
+        happened.TransferEnded(
+            job,
+            path=posixpath.join(plan.destination_folder, name),
+            sha256=moved.sha256.get(name, ""),
+            seconds=moved.seconds,
+            already_there=moved.already_there,
+            bytes=moved.bytes,
+            how=moved.how.get(name, ""),
+        )
+    )
+    return Brought(cargo, plan, moved, last or ("same host" if plan.same_host else ""))
+
+
+async def _plan(load: Load, cargo: Cargo, destination: Host, wanted: str) -> TransferPlan:
+    """A step number that came again with other bytes (a restarted run) gets a folder of its own."""
+    for copy in range(1, COPIES):
+        folder = wanted if copy == 1 else f"{wanted}-{copy}"
+        try:
+            return await make_plan(load.source, load.folder, cargo.outputs, destination, folder)
+        except DestinationTaken:
+            continue
+    raise ConsoleError(f"{destination.name}:{wanted}: {COPIES} other checkpoints have that name; move some away")
