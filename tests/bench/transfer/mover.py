@@ -1,0 +1,95 @@
+"""The product moving a file, in a process of its own, so that its memory and its share of the processor are its own.
+
+    python -m tests.bench.transfer.mover TASK
+
+TASK is a `Task` as JSON. The last line on stdout is a `Done`, its seconds without the start of Python and its imports:
+an app that is open has paid for them. Connections are made within them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import posixpath
+import resource
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+import asyncssh  # noqa: F401 - else the product imports it at its first connection
+
+from dflash_tui.checkpoints.anatomy import read_anatomy
+from dflash_tui.checkpoints.segments import Output
+from dflash_tui.checkpoints.segments import Range as Piece
+from dflash_tui.checkpoints.slim import LEAVABLE, slim
+from dflash_tui.hosts.address import SshAddress
+from dflash_tui.hosts.base import Host
+from dflash_tui.hosts.local import LocalHost
+from dflash_tui.hosts.ssh import SshHost
+from dflash_tui.transfer.engine import Engine, Leg
+from dflash_tui.transfer.joined import JoinedEngine
+from dflash_tui.transfer.pace import Shared
+from dflash_tui.transfer.relaying import RelayEngine
+from dflash_tui.watch.remote_files import RemoteFiles
+from tests.bench.transfer.cost import peak
+from tests.bench.transfer.task import Done, Route, Task
+from tests.bench.transfer.world import DESTINATION, SOURCE
+
+ENGINES: dict[Route, Callable[[], Engine]] = {"relay": RelayEngine, "joined": JoinedEngine}
+
+
+async def carry_out(task: Task) -> None:
+    """Do it."""
+    source = SshHost(SOURCE, SshAddress(SOURCE, config=(task.config,)))
+    far = SshHost(DESTINATION, SshAddress(DESTINATION, config=(task.config,)))
+    destination: Host = LocalHost("here") if task.here else far
+    try:
+        output = await _output(task, source)
+        if task.how == "carry":
+            await _carry(task, source, output, destination)
+        else:
+            raise SystemExit("not yet")
+    finally:
+        for host in (source, far):
+            await host.close()
+
+
+async def _output(task: Task, source: Host) -> Output:
+    size = (await source.stat(posixpath.join(task.folder, task.name))).size
+    if task.what == "whole":
+        return Output(task.name, (Piece(task.name, 0, size),))
+    files = RemoteFiles(source, task.folder, {task.name: size})
+    leave = LEAVABLE if task.what == "drafter" else frozenset[str]()
+    anatomy = await asyncio.to_thread(read_anatomy, files)
+    return (await asyncio.to_thread(slim, files, anatomy, leave)).output
+
+
+async def _carry(task: Task, source: Host, output: Output, destination: Host) -> None:
+    """All bytes as one leg, under the name that they shall have."""
+    part, size = posixpath.join(task.to, output.name), output.size
+    pace = Shared(None).lane()
+
+    def heard(*_: object) -> None:
+        """Nobody looks."""
+
+    leg = Leg(source, task.folder, output, destination, part, 0, size, size, heard, heard, pace)
+    await ENGINES[task.route]().carry(leg)
+
+
+def main() -> None:
+    """Carry the task out and tell what it cost."""
+    task = Task(**json.loads(sys.argv[1]))
+    spent, began = _cpu(), time.monotonic()
+    asyncio.run(carry_out(task))
+    seconds = time.monotonic() - began
+    print(json.dumps(asdict(Done(seconds, _cpu() - spent, peak()))))
+
+
+def _cpu() -> float:
+    usages = [resource.getrusage(whose) for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+if __name__ == "__main__":
+    main()
