@@ -2,45 +2,48 @@
 
 from __future__ import annotations
 
-import hashlib
 import posixpath
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from dflash_tui.checkpoints.segments import Literal, Output, Range
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
 from dflash_tui.transfer.destination import refuse_without_a_place
-from dflash_tui.transfer.errors import DestinationTaken, NoSpace, TransferError
-from dflash_tui.transfer.record import Identity, read_records
-from dflash_tui.transfer.verify import sha256
-
-_PART = re.compile(r"\.[0-9a-f]{8}\.part")
-_ANY_PART = re.compile(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.part")
-_NAME_ROOM = 120
+from dflash_tui.transfer.engine import CHUNK
+from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.journal import journal_name, part_name, plan_id, read_journal
+from dflash_tui.transfer.present import already_there
+from dflash_tui.transfer.record import Identity
+from dflash_tui.transfer.space import check_space, look_for_room
 
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """A file to move. `name` is relative to both folders. `present` is its SHA-256 where the destination has it
-    already; `part` the name of an unfinished piece of the same source there, `resumable` that piece's bytes."""
+    """A file to move. `name` is relative to the destination's folder, `sources` to the source's: what they must still
+    be when they are moved. `plan_id` names exactly these bytes of exactly these sources. `present` is its SHA-256 where
+    the destination has it already; `part` the path of an unfinished piece of it there ("" without one), `resumable`
+    that piece's bytes that need not be sent again, `held` the room that it takes."""
 
     name: str
     size: int
-    mtime: float
-    inode: int
+    output: Output
+    sources: Mapping[str, Identity]
+    plan_id: str
     present: str = ""
     part: str = ""
     resumable: int = 0
+    held: int = 0
 
     @property
-    def identity(self) -> Identity:
-        """What the source must still be when it is moved."""
-        return Identity(self.size, self.mtime, self.inode)
+    def linkable(self) -> bool:
+        """Whether it is one file of the source as it lies there: a link to it is the same."""
+        return self.output.whole and len(self.sources) == 1 and self.size == next(iter(self.sources.values())).size
 
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """`total` bytes of all files; `free` bytes and inodes at the destination. Hosts go by their names."""
+    """`total` bytes of all files; `free` bytes and inodes at the destination, of which other transfers that run now
+    will take `reserved` bytes. Hosts go by their names."""
 
     source: str
     destination: str
@@ -48,7 +51,8 @@ class TransferPlan:
     destination_folder: str
     files: tuple[PlannedFile, ...]
     total: int
-    free: Space
+    free: Space = field(default=Space(0, None))
+    reserved: int = 0
 
     @property
     def to_move(self) -> int:
@@ -66,49 +70,66 @@ class TransferPlan:
         return self.source == self.destination
 
     def source_path(self, file: PlannedFile) -> str:
-        """Where a file is."""
-        return posixpath.join(self.source_folder, file.name)
+        """Where a file is, or the first of those that it is made from."""
+        return posixpath.join(self.source_folder, next(iter(file.sources), file.name))
 
     def final_path(self, file: PlannedFile) -> str:
         """Where a file is going to be."""
         return posixpath.join(self.destination_folder, file.name)
 
-    def part_prefix(self, file: PlannedFile) -> str:
-        """The path of this source's unfinished pieces, without their last, random part."""
+    def part_path(self, file: PlannedFile) -> str:
+        """Where a file is until it is whole and proven: one name for one plan, so that whoever comes continues it."""
         folder, name = posixpath.split(self.final_path(file))
-        seen = repr((self.source, self.source_path(file), file.size, file.mtime, file.inode))
-        return posixpath.join(folder, f".{name[:_NAME_ROOM]}.{hashlib.sha256(seen.encode()).hexdigest()[:12]}")
+        return posixpath.join(folder, part_name(name, file.plan_id))
+
+    def journal_path(self, file: PlannedFile) -> str:
+        """Where it is kept what is known of the part."""
+        folder, name = posixpath.split(self.final_path(file))
+        return posixpath.join(folder, journal_name(name, file.plan_id))
 
 
 async def make_plan(
-    source: Host, folder: str, names: Sequence[str], destination: Host, destination_folder: str
+    source: Host, folder: str, outputs: Sequence[Output | str], destination: Host, destination_folder: str
 ) -> TransferPlan:
-    """Look at both ends. Raises DestinationTaken when another file has a final name, NoSpace, and TransferError when a
-    source is missing or a host can't be asked. A file of the same name and hash at the destination needs no move."""
+    """Look at both ends. An output may be given by its name: that whole file. Several are one transfer.
+
+    Raises DestinationTaken when another file has a final name, NoSpace, and TransferError when a source is missing or
+    a host can't be asked. A file of the same name and hash at the destination needs no move.
+    """
     try:
-        return await _make_plan(source, folder, names, destination, destination_folder)
+        return await _make_plan(source, folder, outputs, destination, destination_folder)
     except HostError as error:
         raise TransferError(f"no transfer is possible now: {error}") from error
 
 
 async def _make_plan(
-    source: Host, folder: str, names: Sequence[str], destination: Host, destination_folder: str
+    source: Host, folder: str, outputs: Sequence[Output | str], destination: Host, destination_folder: str
 ) -> TransferPlan:
-    if not names:
+    if not outputs:
         raise TransferError(f"{source.name}:{folder}: no file to move was named")
-    files = tuple([await _planned(source, folder, check_name(name)) for name in dict.fromkeys(names)])
-    free = await destination.free_space(destination_folder)
+    seen: dict[str, Identity] = {}
+    files: dict[str, PlannedFile] = {}
+    for output in outputs:
+        file = await _planned(source, folder, output, seen)
+        if file.name in files and files[file.name].plan_id != file.plan_id:
+            raise TransferError(f"two different files are to be called {file.name!r}; nothing was moved")
+        files[file.name] = file
     plan = TransferPlan(
-        source.name, destination.name, folder, destination_folder, files, sum(file.size for file in files), free
-    )
+        source.name, destination.name, folder, destination_folder, tuple(files.values()),
+        sum(file.size for file in files.values()),
+    )  # fmt: skip
     looked_at = []
     for file in plan.files:
         present = await already_there(plan, file, source, destination)
         looked_at.append(replace(file, present=present) if present else await _with_part(plan, file, destination))
-    plan = replace(plan, files=tuple(looked_at))
+    room = await look_for_room(destination, destination_folder, [file.part for file in looked_at if file.part])
+    files = {file.name: replace(file, held=room.held.get(file.part, 0)) for file in looked_at}
+    plan = replace(plan, files=tuple(files.values()), free=room.free, reserved=room.reserved)
     if not plan.free.bytes and plan.to_move:
         await refuse_without_a_place(destination, destination_folder)
-    check_space(plan)
+    left = [(file.size, file.held) for file in plan.files if not file.present]
+    linkable = plan.same_host and all(file.linkable for file in plan.files)
+    check_space(f"{plan.destination}:{plan.destination_folder}", left, room, takes_bytes=not linkable)
     return plan
 
 
@@ -120,85 +141,51 @@ def check_name(name: str) -> str:
     return name
 
 
-def check_space(plan: TransferPlan) -> None:
-    """Raise NoSpace when the destination can't hold what is going to move. On one host a link takes no space."""
-    where = f"{plan.destination}:{plan.destination_folder}"
-    needed = plan.to_move - plan.resumable
-    if not plan.same_host and needed > plan.free.bytes:
-        raise NoSpace(
-            f"{where} has {plan.free.bytes:,} bytes free and {needed:,} are needed, {needed - plan.free.bytes:,} too "
-            "few; remove old checkpoints there or name another folder"
-        )
-    count = sum(not file.present for file in plan.files)
-    # One more for the record, and one for the folder.
-    if count and plan.free.inodes is not None and plan.free.inodes < count + 2:
-        raise NoSpace(f"{where} has {plan.free.inodes} inodes free and {count + 2} are needed; remove files there")
+async def _planned(source: Host, folder: str, wanted: Output | str, seen: dict[str, Identity]) -> PlannedFile:
+    for name in (wanted,) if isinstance(wanted, str) else (wanted.name, *wanted.sources):
+        check_name(name)
+    for name in (wanted,) if isinstance(wanted, str) else wanted.sources:
+        if name not in seen:
+            seen[name] = await _identity(source, posixpath.join(folder, name))
+    output = wanted if isinstance(wanted, Output) else Output(wanted, (Range(wanted, 0, seen[wanted].size),))
+    for segment in output.segments:
+        if isinstance(segment, Range) and segment.offset + segment.nbytes > seen[segment.file].size:
+            raise TransferError(
+                f"{source.name}:{posixpath.join(folder, segment.file)} has {seen[segment.file].size:,} bytes; "
+                f"{output.name} needs it up to byte {segment.offset + segment.nbytes:,}: it became shorter; look again"
+            )
+    sources = {name: seen[name] for name in output.sources}
+    return PlannedFile(output.name, output.size, output, sources, plan_id(source.name, folder, sources, output))
 
 
-async def _planned(source: Host, folder: str, name: str) -> PlannedFile:
-    path = posixpath.join(folder, name)
+async def _identity(source: Host, path: str) -> Identity:
     try:
         stat = await source.stat(path)
     except FileMissing:
         raise TransferError(f"{source.name}:{path} does not exist; nothing was moved") from None
     if stat.kind != "file":
         raise TransferError(f"{source.name}:{path} is a {stat.kind}; expected a file")
-    return PlannedFile(name, stat.size, stat.mtime, stat.inode)
-
-
-async def already_there(plan: TransferPlan, file: PlannedFile, source: Host, destination: Host) -> str:
-    """The SHA-256 of the destination's file if it is the source's, "" if there is none. Raises DestinationTaken when it
-    is another one. Hashes both ends unless the folder's record knows the two files."""
-    final = plan.final_path(file)
-    try:
-        stat = await destination.stat(final, follow=False)
-    except FileMissing:
-        return ""
-    taken = f"{destination.name}:{final} already exists"
-    if stat.kind != "file":
-        raise DestinationTaken(f"{taken} and is a {stat.kind}; move it away or name another folder")
-    if stat.size != file.size:
-        raise DestinationTaken(
-            f"{taken} with {stat.size:,} bytes, not {file.size:,}: another file; move it away or name another folder"
-        )
-    recorded = (await read_records(destination, plan.destination_folder)).get(file.name)
-    if recorded is not None and (recorded.here, recorded.host, recorded.path, recorded.source) == (
-        Identity.of(stat), plan.source, plan.source_path(file), file.identity,
-    ):  # fmt: skip
-        return recorded.sha256
-    here, there = (
-        await sha256(destination, final, file.size),
-        await sha256(source, plan.source_path(file), file.size),
-    )
-    if here != there:
-        raise DestinationTaken(
-            f"{taken} with the same size and another SHA-256 ({here[:12]}…, the source's is {there[:12]}…); "
-            "move it away or name another folder"
-        )
-    return here
-
-
-def is_part_of(entry: str, name: str) -> bool:
-    """Whether an entry of a folder is a piece of something that wanted `name` there."""
-    stem = f".{name[:_NAME_ROOM]}"
-    return entry.startswith(stem) and _ANY_PART.fullmatch(entry, len(stem)) is not None
+    return Identity.of(stat)
 
 
 async def _with_part(plan: TransferPlan, file: PlannedFile, destination: Host) -> PlannedFile:
-    """With the largest piece that an earlier attempt at the same source left."""
-    if plan.same_host:
-        return file
-    folder, name = posixpath.split(plan.part_prefix(file))
+    """With the piece that an earlier attempt at the same bytes left. What lies beyond its last whole chunk is sent
+    again; without its journal nothing of it is known to be right."""
+    part = plan.part_path(file)
     try:
-        entries = await destination.list(folder)
+        size = (await destination.stat(part, follow=False)).size
     except FileMissing:
         return file
-    pieces = [
-        (entry.stat.size, entry.name)
-        for entry in entries
-        if entry.name.startswith(name) and _PART.fullmatch(entry.name, len(name)) and 0 < entry.stat.size <= file.size
-    ]
-    if not pieces:
-        return file
-    size, part = max(pieces)
-    return replace(file, part=posixpath.join(folder, part), resumable=size)
+    journal = await read_journal(destination, plan.journal_path(file), file.plan_id)
+    return replace(file, part=part, resumable=continued(size, file.size) if journal is not None else 0)
+
+
+def continued(have: int, size: int) -> int:
+    """Where a part of `have` bytes of a file of `size` is continued: after its last whole chunk. One that is longer
+    than its file is not what it should be."""
+    if have > size:
+        return 0
+    return size if have == size else have // CHUNK * CHUNK
+
+
+__all__ = ["Literal", "Output", "PlannedFile", "TransferPlan", "check_name", "continued", "make_plan"]

@@ -30,13 +30,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A verified file: its hash, what it was at the destination, and where it came from."""
+    """A verified file: its hash, what it was at the destination, and where it came from. `plan` names the bytes where a
+    plan had an id (`journal.plan_id`): files of several sources, and of pieces of one."""
 
     sha256: str
     here: Identity
     host: str
     path: str
     source: Identity
+    plan: str = ""
 
 
 async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
@@ -66,8 +68,8 @@ def _recorded(entry: Mapping[str, object]) -> Recorded:
     here, source = entry["here"], entry["source"]
     if not (isinstance(here, dict) and isinstance(source, dict)):
         raise TypeError("identities are objects")
-    texts = [entry[key] for key in ("sha256", "host", "path")]
+    texts = [entry[key] for key in ("sha256", "host", "path")] + [entry.get("plan", "")]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("names and hashes are strings")
-    sha256, host, path = map(str, texts)
-    return Recorded(sha256, Identity(**here), host, path, Identity(**source))
+    sha256, host, path, plan = map(str, texts)
+    return Recorded(sha256, Identity(**here), host, path, Identity(**source), plan)

@@ -1,13 +1,19 @@
-"""A file that is on the right host already: linked, or copied where a link is not possible."""
+"""A file that is on the right host already: linked, copied where a link is not possible, or put together there."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from dflash_tui.hosts.base import Host
+from dflash_tui.checkpoints.segments import clipped
+from dflash_tui.hosts.base import Host, ReadShort
+from dflash_tui.transfer.emission import Skipping, emission, skipping
+from dflash_tui.transfer.engine import Leg, Passed, Route
 from dflash_tui.transfer.errors import NoSpace, TransferError
+from dflash_tui.transfer.relaying import judge_destination
+from dflash_tui.transfer.writing import writing
 
 _SLOWEST = 10_000_000
+_LEG = 1 << 30
 
 
 async def place(host: Host, path: str, part: str, size: int) -> Literal["linked", "copied"]:
@@ -27,3 +33,30 @@ async def place(host: Host, path: str, part: str, size: int) -> Literal["linked"
         if done.status == 0:
             return "copied"
     raise TransferError(f"{host.name}:{path} can't be copied to {folder}: {done.stderr.strip()}")
+
+
+class PipeEngine:
+    """Carries legs by one command of the host that is both ends: what reads and what writes are joined by its pipe."""
+
+    route: Route = "same host"
+    longest = _LEG
+
+    def __init__(self) -> None:
+        self._by: Skipping | None = None
+
+    async def carry(self, leg: Leg) -> Passed:
+        """See `Engine.carry`."""
+        host = leg.destination
+        self._by = self._by or await skipping(host)
+        nbytes = leg.stop - leg.start
+        await leg.pace(nbytes)
+        program = emission(leg.folder, clipped(leg.output.segments, leg.start, leg.stop), self._by)
+        argv = ["sh", "-c", 'sh | "$@"', "dflash", *writing(leg.part, leg.start, leg.size)]
+        done = await host.run(argv, stdin=program.stdin, timeout=60 + nbytes / _SLOWEST, check=False)
+        judge_destination(f"{host.name}:{leg.part}", done)
+        # What reads stands at the pipe's other end: its status is seen by nobody.
+        have = (await host.stat(leg.part)).size
+        if have != leg.stop:
+            raise ReadShort(f"{host.name}:{leg.folder} ended at {have:,} of {leg.stop:,} bytes: {done.stderr.strip()}")
+        leg.count(nbytes, nbytes)
+        return Passed()

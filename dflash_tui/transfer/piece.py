@@ -1,0 +1,148 @@
+"""One output on its way: what lies of it at the destination, and what is known of those bytes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+
+from dflash_tui.checkpoints.segments import Late, Range
+from dflash_tui.hosts.base import Entry, Host, HostUnreachable, ReadShort, Stat
+from dflash_tui.transfer.digests import range_crc
+from dflash_tui.transfer.emission import emission, skipping
+from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Pace
+from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, read_journal, start_journal
+from dflash_tui.transfer.keeper import Keeper
+from dflash_tui.transfer.plan import PlannedFile, TransferPlan, continued
+from dflash_tui.transfer.writing import free
+
+_FREE_SECONDS = 60.0
+_BLOCK = 1 << 20
+
+
+class Piece:
+    """An output and its part. `at` is how many of the part's bytes may be built upon; `known` what has passed of them;
+    `proven` is its SHA-256 once both ends agree, `stat` what the part was then."""
+
+    def __init__(self, plan: TransferPlan, file: PlannedFile, source: Host, destination: Host, keeper: Keeper) -> None:
+        self.file = file
+        self.part, self.final = plan.part_path(file), plan.final_path(file)
+        self._journal = plan.journal_path(file)
+        self._plan, self._source, self._destination, self._keeper = plan, source, destination, keeper
+        self._read_once = False
+        self.at = 0
+        self.known = Known()
+        self.proven = ""
+        self.stat: Stat | None = None
+        self.again = False
+        """Whether bytes of it that proved to be wrong were sent again: once is enough."""
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks the file has."""
+        return -(-self.file.size // CHUNK)
+
+    @property
+    def seen(self) -> bool:
+        """Whether the hash of every chunk is known from when it passed."""
+        return all(number in self.known.chunks for number in range(self.chunks))
+
+    @property
+    def passed(self) -> int:
+        """Bytes of chunks that are known to have passed."""
+        return min(len(self.known.chunks) * CHUNK, self.file.size)
+
+    @property
+    def late(self) -> Late | None:
+        """The end of the output that is made of what passed, if it has one."""
+        last = self.file.output.segments[-1] if self.file.output.segments else None
+        return last if isinstance(last, Late) else None
+
+    async def settle(self, entries: Mapping[str, Entry]) -> None:
+        """Find out where to go on, given what lies in its folder: nobody else may write, and what is there counts up to
+        its last whole chunk. Raises HostUnreachable while somebody still has the part open."""
+        self.proven, self.stat = "", None
+        if not self._read_once:
+            found = await read_journal(self._destination, self._journal, self.file.plan_id) if (
+                self._journal.rpartition("/")[2] in entries
+            ) else None  # fmt: skip
+            self._read_once, self.known = True, found or Known()
+            trusted = found is not None
+        else:
+            trusted = True
+        size = await self._quiet_size() if self.part.rpartition("/")[2] in entries else 0
+        await self.back_to(continued(size, self.file.size) if trusted else 0, fresh=not trusted)
+
+    async def _quiet_size(self) -> int:
+        """The part's size, once writers that were left behind are ended."""
+        done = await self._destination.run(free(self.part), timeout=_FREE_SECONDS, check=False)
+        if done.status != 0:
+            raise HostUnreachable(
+                f"{self._destination.name}:{self.part} is still held open by another program (status {done.status})"
+            )
+        return (await self._destination.stat(self.part, follow=False)).size
+
+    async def back_to(self, at: int, *, fresh: bool = True) -> None:
+        """Go on at byte `at`; what lies beyond is going to be sent again. `fresh`: the journal forgets that too."""
+        self.at = at
+        if at < self.file.size:
+            self.known.forget_from(at // CHUNK)
+        # A file of one chunk is begun anew anyway.
+        if fresh and self.file.size > CHUNK:
+            self._keeper.forget(self._journal)
+            first = header(
+                self.file.plan_id, self.file.name, self.file.size, self._plan.source, self._plan.source_folder,
+                self.file.sources,
+            )  # fmt: skip
+            await start_journal(self._destination, self._journal, first, self.known)
+
+    async def carry(self, engine: Engine, most: int, pace: Pace, count: Callable[[int, int], None]) -> int:
+        """Let an engine carry the next leg; how many bytes that were. Raises as `Engine.carry` does."""
+        start, size = self.at, self.file.size
+        stop = size if start + most >= size else start + max(CHUNK, most // CHUNK * CHUNK)
+        if self.late is not None and stop == size:
+            await self._learn_crcs(start)
+
+        def arrived(number: int, sha256: str) -> None:
+            self.known.chunks[number] = sha256
+            if size > CHUNK:
+                self._keeper.note(self._journal, chunk_line(number, sha256))
+
+        leg = Leg(
+            self._source, self._plan.source_folder, self.file.output, self._destination, self.part, start, stop, size,
+            count, arrived, pace, self.known.crcs,
+        )  # fmt: skip
+        passed = await engine.carry(leg)
+        if self.late is not None:
+            for index, crc in passed.crcs.items():
+                self.known.crcs[index] = crc
+                self._keeper.note(self._journal, crc_line(index, crc))
+        self.at = stop
+        return stop - start
+
+    async def _learn_crcs(self, start: int) -> None:
+        """The CRC-32s of ranges that did not pass whole in one leg: those are read once more."""
+        at = 0
+        for index, segment in enumerate(self.file.output.segments):
+            if isinstance(segment, Range) and segment.crc is None and at < start and index not in self.known.crcs:
+                self.known.crcs[index] = await self._crc(segment)
+            at += segment.nbytes
+
+    async def _crc(self, segment: Range) -> int:
+        known = await range_crc(self._source, self._plan.source_folder, segment)
+        if known is not None:
+            return known
+        crc, left = 0, segment.nbytes
+        program = emission(self._plan.source_folder, [segment], await skipping(self._source))
+        async with self._source.stream(program.argv, stdin=True) as process:
+            await process.write(program.stdin)
+            await process.close_stdin()
+            while data := await process.read(_BLOCK):
+                crc, left = zlib.crc32(data, crc), left - len(data)
+        if left:
+            raise ReadShort(f"{self._source.name}:{segment.file} gave {left:,} bytes too few")
+        return crc
+
+    async def remove(self, part: bool = True) -> None:
+        """Give the disk back, as far as the destination can be reached."""
+        self._keeper.forget(self._journal)
+        await self._destination.run(["rm", "-f", *([self.part] if part else []), self._journal], check=False)

@@ -1,0 +1,55 @@
+"""Whether a file lies at the destination already: the same one, or another that has its name."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from dflash_tui.checkpoints.segments import Late
+from dflash_tui.hosts.base import FileMissing, Host
+from dflash_tui.transfer.digests import digest, source_digest
+from dflash_tui.transfer.errors import DestinationTaken
+from dflash_tui.transfer.record import Identity, Recorded, read_records
+
+if TYPE_CHECKING:
+    from dflash_tui.transfer.plan import PlannedFile, TransferPlan
+
+
+async def already_there(plan: TransferPlan, file: PlannedFile, source: Host, destination: Host) -> str:
+    """The SHA-256 of the destination's file if it is the planned one, "" if there is none. Raises DestinationTaken when
+    it is another one. Hashes both ends unless the folder's record knows it."""
+    final = plan.final_path(file)
+    try:
+        stat = await destination.stat(final, follow=False)
+    except FileMissing:
+        return ""
+    taken = f"{destination.name}:{final} already exists"
+    if stat.kind != "file":
+        raise DestinationTaken(f"{taken} and is a {stat.kind}; move it away or name another folder")
+    if stat.size != file.size:
+        raise DestinationTaken(
+            f"{taken} with {stat.size:,} bytes, not {file.size:,}: another file; move it away or name another folder"
+        )
+    recorded = (await read_records(destination, plan.destination_folder)).get(file.name)
+    if recorded is not None and recorded.here == Identity.of(stat) and _is_it(recorded, plan, file):
+        return recorded.sha256
+    if any(isinstance(segment, Late) for segment in file.output.segments):
+        raise DestinationTaken(f"{taken} and no record says what it is; move it away or name another folder")
+    here, there = await asyncio.gather(
+        digest(destination, final, file.size), source_digest(source, plan.source_folder, file.output)
+    )
+    if here != there:
+        raise DestinationTaken(
+            f"{taken} with the same size and another SHA-256 ({here[:12]}…, the source's is {there[:12]}…); "
+            "move it away or name another folder"
+        )
+    return here
+
+
+def _is_it(recorded: Recorded, plan: TransferPlan, file: PlannedFile) -> bool:
+    if recorded.plan:
+        return recorded.plan == file.plan_id
+    # A record of a version that knew whole files only.
+    return file.linkable and (recorded.host, recorded.path, recorded.source) == (
+        plan.source, plan.source_path(file), next(iter(file.sources.values())),
+    )  # fmt: skip
