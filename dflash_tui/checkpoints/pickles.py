@@ -372,7 +372,7 @@ def _is_short(value: Any) -> bool:
 
 def _storage(identifier: Any) -> Any:
     """torch's persistent id: ("storage", class, key, location, number of elements), in legacy files followed by None or
-    a view: (key of the view, first element, number of elements)."""
+    a view: (key of the view, first element, number of elements); or there ("module", class, its source file, text)."""
     if isinstance(identifier, tuple) and len(identifier) >= 5 and identifier[0] == "storage":
         kind, key, count = identifier[1], identifier[2], identifier[4]
         if isinstance(kind, Global) and isinstance(key, str) and type(count) is int and 0 <= count < _MAX_COUNT:
@@ -383,6 +383,8 @@ def _storage(identifier: Any) -> Any:
                 first, seen = view[1], view[2]
                 if type(first) is int and type(seen) is int and 0 <= first <= first + seen <= count:
                     return Storage(kind.name, key, count, (first, seen))
+    if isinstance(identifier, tuple) and len(identifier) > 1 and identifier[0] == "module":
+        return identifier[1] if isinstance(identifier[1], Global) else Opaque("persistent object")
     return Opaque("persistent object")
 
 

@@ -1,4 +1,4 @@
-"""What an object that `torch.save` wrote says: which of its tensors are the model's, the trainer's arguments and step."""
+"""What an object that `torch.save` wrote says: which of its tensors are the model's, what arguments and step it has."""
 
 from __future__ import annotations
 
@@ -95,10 +95,8 @@ def tensor_info(name: str, tensor: Tensor, stored: Extent) -> TensorInfo:
     Raises CheckpointUnsupported for a dtype that can't be read, CheckpointDamaged unless storage and view fit.
     """
     file, storage = stored.file, tensor.storage
-    if tensor.dtype is not None:
-        dtype = known_dtype(tensor.dtype)
-    else:
-        dtype = _STORAGES.get(storage.kind.rpartition(".")[2])
+    typed = _STORAGES.get(storage.kind.rpartition(".")[2])
+    dtype = typed if tensor.dtype is None else known_dtype(tensor.dtype)
     if dtype is None:
         kind = tensor.dtype or storage.kind
         raise CheckpointUnsupported(f"{file}: {name} is of type {kind}, which can't be read here")

@@ -37,7 +37,7 @@ def saved(folder: Path, data: Any, **options: Any) -> tuple[Structure, LocalFile
 
 
 def raw(tensor: torch.Tensor) -> bytes:
-    dense = tensor.detach().contiguous()
+    dense = tensor.detach().clone(memory_format=torch.contiguous_format)
     return bytes(dense.reshape(-1).view(torch.uint8).numpy().tobytes()) if dense.numel() else b""
 
 
