@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dflash_tui.checkpoints.errors import CheckpointError, CheckpointUnsupported
+from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsupported
 from dflash_tui.checkpoints.family import DRAFT_TO_TARGET, EMBEDDING, HEAD, TARGET_TO_DRAFT, Family, family_of
 from dflash_tui.checkpoints.files import Files, read_many
 from dflash_tui.checkpoints.identity import own_names
 from dflash_tui.checkpoints.keys import canonical_name, canonical_tensors
-from dflash_tui.checkpoints.opening import read_structure
+from dflash_tui.checkpoints.legacy import read_legacy_root
+from dflash_tui.checkpoints.opening import is_dcp, read_structure
 from dflash_tui.checkpoints.pickles import Opaque, Storage, Tensor, plain
 from dflash_tui.checkpoints.pickling import MAX_INT_BITS
 from dflash_tui.checkpoints.statedict import ARGS, storage_nbytes
@@ -45,8 +46,9 @@ class Piece:
 @dataclass(frozen=True)
 class Anatomy:
     """`total` bytes in all of the checkpoint's files, and what they are. `structure` is None where it can't be read;
-    `problem` says why, or why its names can't be told apart. `tensors` are pieces of the model, `entries` what else the
-    file with the weights holds, `files` those beside it. `extras` are top-level entries that are small plain data."""
+    `problem` says why, or why its names can't be told apart; `incomplete` where a file ends too early. `tensors` are
+    pieces of the model, `entries` what else the file with the weights holds, `files` those beside it. `extras` are
+    top-level entries that are small plain data."""
 
     total: int
     structure: Structure | None
@@ -56,6 +58,7 @@ class Anatomy:
     entries: tuple[Piece, ...]
     files: tuple[Piece, ...]
     extras: Mapping[str, Any] = field(default_factory=dict)
+    incomplete: bool = False
 
     @property
     def pieces(self) -> tuple[Piece, ...]:
@@ -80,15 +83,16 @@ def read_anatomy(files: Files) -> Anatomy:
     total = sum(sizes.values())
     try:
         structure = read_structure(files)
-        root = read_root(files, structure.files[0])[0] if structure.container == "torch zip" else None
+        root = _root(files, structure)
     except CheckpointError as error:
-        return Anatomy(total, None, str(error), "unknown", (), (), _files(sizes))
+        incomplete = isinstance(error, CheckpointIncomplete)
+        return Anatomy(total, None, str(error), "unknown", (), (), _files(sizes), incomplete=incomplete)
     try:
         kinds, family, problem = *_kinds(structure), ""
     except CheckpointUnsupported as error:
         kinds, family, problem = {}, "unknown", str(error)
     tensors = tuple(_tensors(structure, kinds))
-    entries, extras = _entries(structure, root)
+    entries, extras = _items(structure) if is_dcp(structure.files[0]) else _entries(structure, root)
     own = sum(sizes.get(name, 0) for name in structure.files)
     frame = own - sum(piece.nbytes for piece in (*tensors, *entries))
     if frame > 0:
@@ -106,6 +110,13 @@ def kind_of_entry(name: str) -> Kind:
 
 def _files(sizes: Mapping[str, int]) -> tuple[Piece, ...]:
     return tuple(Piece(name, size, kind_of_entry(name)) for name, size in sizes.items())
+
+
+def _root(files: Files, structure: Structure) -> Any:
+    """What the file with the weights holds, where that is one torch file."""
+    if structure.container == "torch zip":
+        return read_root(files, structure.files[0])[0]
+    return read_legacy_root(files, structure.files[0]) if structure.container == "torch legacy" else None
 
 
 def _kinds(structure: Structure) -> tuple[dict[str, Kind], Family]:
@@ -162,6 +173,26 @@ def _entries(structure: Structure, root: Any) -> tuple[tuple[Piece, ...], dict[s
         if kept is not None or value is None:
             extras[name] = kept
     return tuple(pieces), extras
+
+
+def _items(structure: Structure) -> tuple[tuple[Piece, ...], dict[str, Any]]:
+    """What a DCP folder holds beside the model's tensors: its items' archives, summed up by the key they are under."""
+    within = f"{structure.namespace}." if structure.namespace else ""
+    depth = max(1, within.count("."))
+    sums: dict[str, int] = {}
+    for _, record, nbytes, _ in structure.directory:
+        key = record.partition(" ")[2]
+        if not key.startswith(within) or key[len(within) :] not in structure.tensors:
+            top = ".".join(key.split(".")[:depth])
+            sums[top] = sums.get(top, 0) + nbytes
+    said = {word: value for word, value in (("step", structure.step), ("args", structure.args)) if value is not None}
+    extras = {word: value for word, value in said.items() if _is_within(structure, word)}
+    return tuple(Piece(name, nbytes, kind_of_entry(name)) for name, nbytes in sums.items()), extras
+
+
+def _is_within(structure: Structure, word: str) -> bool:
+    """Whether the files of the weights themselves say it, and none beside them."""
+    return structure.sources.get(word, "").partition(": ")[0] in structure.files
 
 
 def _extra(name: str, value: Any, kind: Kind) -> Any:

@@ -9,6 +9,7 @@ from dflash_tui.checkpoints.dcp_metadata import METADATA
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.names import is_temporary
 from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_dcp, is_weights_name, weight_file
+from dflash_tui.checkpoints.slim_sidecar import is_sidecar
 
 _INDEX = ".index.json"
 _DESCRIPTION = re.compile(r"^(metadata|[^/]*(config|args|settings|hparams|hyperparameters)[^/]*)\.json$", re.I)
@@ -26,7 +27,9 @@ def evaluation_files(names: Sequence[str]) -> tuple[str, ...]:
         main = weight_file(names)
     except CheckpointError:
         return tuple(names)
-    descriptions = [name for name in names if _DESCRIPTION.match(name) and not _OF_TEXT.match(name)]
+    descriptions = [
+        name for name in names if _DESCRIPTION.match(name) and not _OF_TEXT.match(name) and not is_sidecar(name)
+    ]
     return tuple(dict.fromkeys([main, *_shards(main, names), *sorted(descriptions)]))
 
 

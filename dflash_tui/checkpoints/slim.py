@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dflash_tui.checkpoints.anatomy import FRAME, Anatomy, Kind, Piece
-from dflash_tui.checkpoints.errors import CheckpointUnsupported
+from dflash_tui.checkpoints.errors import CheckpointIncomplete, CheckpointUnsupported
 from dflash_tui.checkpoints.family import EMBEDDING, HEAD
 from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.keys import canonical_name
+from dflash_tui.checkpoints.opening import is_dcp
 from dflash_tui.checkpoints.segments import Output
 from dflash_tui.checkpoints.slim_safetensors import safetensors_output
-from dflash_tui.checkpoints.slim_torch import torch_output
+from dflash_tui.checkpoints.slim_torch import torch_output, unused
+from dflash_tui.checkpoints.statedict import NAMESPACES
 from dflash_tui.checkpoints.structure import Structure
 
 LEAVABLE = frozenset((EMBEDDING, HEAD))
@@ -66,9 +67,12 @@ def slim(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:
     head stays in whatever it says.
 
     All other tensors of the model are kept under their raw names, with step, epoch, arguments and other small plain
-    data. Raises CheckpointUnsupported when the checkpoint can't be taken apart: then it is copied whole.
+    data. Raises CheckpointUnsupported when the checkpoint can't be taken apart: then it is copied whole; and
+    CheckpointIncomplete when it is cut or still being written: then it isn't copied at all.
     """
     structure = anatomy.structure
+    if anatomy.incomplete:
+        raise CheckpointIncomplete(anatomy.problem)
     if structure is None:
         raise CheckpointUnsupported(f"no slim copy can be made: {anatomy.problem}")
     left = [_left(piece) for piece in anatomy.tensors if _is_left(piece, leave)]
@@ -82,8 +86,11 @@ def slim(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:
         sources = [file for file in structure.files if not file.endswith(_INDEX)]
         output = safetensors_output(files, name, tensors, sources)
     else:
-        output = torch_output(name, tensors, structure.files, structure.namespace, _extras(anatomy, structure))
+        output = torch_output(name, tensors, structure.files, _namespace(structure), anatomy.extras)
     left += [_left(piece) for piece in anatomy.entries if piece.name != FRAME and piece.name not in anatomy.extras]
+    spare = unused(structure.tensors)
+    if spare:
+        left.append(Left("parts of storages", spare, "other", "no tensor of the model uses them"))
     total = sum(files.size(file) for file in structure.files)
     if not any(item.nbytes for item in left):
         left = []
@@ -125,20 +132,16 @@ def _left(piece: Piece) -> Left:
 
 
 def _output_name(structure: Structure) -> str:
-    """The source's own name; shards become the one file that their index is named after; a folder of many parts
-    becomes checkpoint.pt."""
+    """The source's own name; shards become the one file that their index is named after, a DCP folder checkpoint.pt."""
     first = structure.files[0]
-    if first.endswith(_INDEX):
-        return first[: -len(_INDEX)]
-    return first if len(structure.files) == 1 else posixpath.join(posixpath.dirname(first), "checkpoint.pt")
+    if is_dcp(first):
+        return "checkpoint.pt"
+    return first[: -len(_INDEX)] if first.endswith(_INDEX) else first
 
 
-def _extras(anatomy: Anatomy, structure: Structure) -> dict[str, object]:
-    """Plain data beside the tensors; of a folder that has no file with any, what its own parts say."""
-    extras: dict[str, object] = dict(anatomy.extras)
-    if not extras and not structure.files[0].endswith(_INDEX):
-        for key, value in (("step", structure.step), ("args", structure.args)):
-            said = structure.sources.get(key, "").partition(":")[0]
-            if value is not None and said in structure.files:
-                extras[key] = value
-    return extras
+def _namespace(structure: Structure) -> str:
+    """The key that readers will find the model under: the source's, or the one that stands for its nested ones."""
+    if not structure.namespace:
+        return ""
+    last = structure.namespace.rpartition(".")[2]
+    return last if last in NAMESPACES else "model"

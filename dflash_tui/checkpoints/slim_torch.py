@@ -38,10 +38,7 @@ def torch_output(
     Storages are in the order of the source (`files`, then position), so that what lies together is read together.
     Tensors of one storage share one again; of a storage that is used in part, the part that is used is taken.
     """
-    groups: dict[tuple[str, ...] | Extent, list[TensorInfo]] = {}
-    for raw, info in tensors.items():
-        groups.setdefault(("in pieces", raw) if info.pieces else info.storage, []).append(info)
-    stored = [(_stored(members), members) for members in groups.values()]
+    stored = [(_stored(members), members) for members in _groups(tensors)]
     order = {file: number for number, file in enumerate(files)}
     stored.sort(key=lambda item: _place(order, item))
     described: dict[int, Tensor] = {}
@@ -55,6 +52,20 @@ def torch_output(
     root = {**extras, namespace: model} if namespace else {**model, **extras}
     head = [Record(f"{folder}/data.pkl", pickled(root)), Record(f"{folder}/byteorder", b"little")]
     return Output(name, zip_segments([*head, *records, Record(f"{folder}/version", b"3\n")]))
+
+
+def unused(tensors: Mapping[str, TensorInfo]) -> int:
+    """Bytes of these tensors' storages that none of them uses, and that a copy of all of them therefore lacks."""
+    whole = [(members[0], _stored(members)) for members in _groups(tensors) if not members[0].pieces]
+    return sum(max(first.storage_nbytes - stored.nbytes, 0) for first, stored in whole)
+
+
+def _groups(tensors: Mapping[str, TensorInfo]) -> list[list[TensorInfo]]:
+    """The tensors by the storage that they are views of, in order of first use."""
+    groups: dict[tuple[str, ...] | Extent, list[TensorInfo]] = {}
+    for raw, info in tensors.items():
+        groups.setdefault(("in pieces", raw) if info.pieces else info.storage, []).append(info)
+    return list(groups.values())
 
 
 def _place(order: Mapping[str, int], item: tuple[_Stored, list[TensorInfo]]) -> tuple[int, int]:
