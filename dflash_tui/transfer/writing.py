@@ -12,36 +12,52 @@ from dflash_tui.transfer.emission import BLOCK
 BUSY = 75
 """Exit status of a writer that did not begin because another one has the part open."""
 
-# A bare chroot has no /dev: nothing here needs it.
-_WRITE = f"""
-part=$1 seek=$2 size=$3
-exec 9>>"$part" || exit 4
-if [ -n "$(command -v flock)" ]; then flock -n 9 || exit {BUSY}; fi
-said=$(dd if=/ count=0 of="$part" bs={BLOCK} seek="$seek" 2>&1) || {{ echo "$said" >&2; exit 4; }}
-said=$(fallocate -n -l "$size" "$part" 2>&1) || case $said in *"No space left"*|*uota*) echo "$said" >&2; exit 28;; esac
-exec dd of="$part" bs={BLOCK} seek="$seek" conv=notrunc
+# One `ls` for all descriptors: a machine that trains has tens of thousands, and a program for each takes a minute.
+_END_OTHERS = """
+end_others() {
+  part=$(readlink -f "$1") || return 0
+  if [ -n "$(command -v ls)" ]; then
+    ls -l /proc/[0-9]*/fd 2>&1 | while IFS= read -r line; do
+      case $line in
+        /proc/*/fd:) pid=${line#/proc/} pid=${pid%%/*} ;;
+        *" -> $part") [ "$pid" = $$ ] || kill -9 "$pid" ;;
+      esac
+    done
+  else
+    for each in /proc/[0-9]*/fd/*; do
+      [ "$(readlink "$each")" = "$part" ] || continue
+      pid=${each#/proc/} pid=${pid%%/*}
+      [ "$pid" = $$ ] || kill -9 "$pid"
+    done
+  fi
+}
 """
 
-# One `ls` for all descriptors: a machine that trains has tens of thousands, and a program for each takes a minute.
-_FREE = """
-[ -e "$1" ] || exit 0
-part=$(readlink -f "$1") || exit 4
-if [ -n "$(command -v ls)" ]; then
-  ls -l /proc/[0-9]*/fd 2>&1 | while IFS= read -r line; do
-    case $line in
-      /proc/*/fd:) pid=${line#/proc/} pid=${pid%%/*} ;;
-      *" -> $part") [ "$pid" = $$ ] || kill -9 "$pid" ;;
-    esac
-  done
-else
-  for each in /proc/[0-9]*/fd/*; do
-    [ "$(readlink "$each")" = "$part" ] || continue
-    pid=${each#/proc/} pid=${pid%%/*}
-    [ "$pid" = $$ ] || kill -9 "$pid"
-  done
+# Where there is no `flock` (busybox may have none), whoever has the part open is ended unasked. A bare chroot has no
+# /dev: nothing here needs it.
+_WRITE = (
+    _END_OTHERS
+    + f"""
+seek=$2 size=$3
+if [ -n "$(command -v flock)" ]; then
+  exec 9>>"$1" || exit 4
+  flock -n 9 || exit {BUSY}
+elif [ -e "$1" ]; then
+  end_others "$1"
 fi
-exec 9>>"$part" || exit 4
+said=$(dd if=/ count=0 of="$1" bs={BLOCK} seek="$seek" 2>&1) || {{ echo "$said" >&2; exit 4; }}
+said=$(fallocate -n -l "$size" "$1" 2>&1) || case $said in *"No space left"*|*uota*) echo "$said" >&2; exit 28;; esac
+exec dd of="$1" bs={BLOCK} seek="$seek" conv=notrunc
+"""
+)
+
+_FREE = (
+    _END_OTHERS
+    + """
+[ -e "$1" ] || exit 0
+end_others "$1"
 [ -n "$(command -v flock)" ] || exit 0
+exec 9>>"$1" || exit 4
 tries=0
 until flock -n 9; do
   tries=$((tries + 1))
@@ -49,6 +65,7 @@ until flock -n 9; do
   sleep 0.1 || sleep 1
 done
 """
+)
 
 
 def writing(part: str, start: int, size: int) -> list[str]:
