@@ -1,0 +1,56 @@
+"""A folder that two real processes save together with torch.distributed.checkpoint, as an FSDP training does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+ROWS = {"even": (8, 3), "uneven": (5, 4), "one row": (1, 6), "cube": (6, 2, 2), "vector": (7,)}
+
+
+def whole_tensors() -> dict[str, torch.Tensor]:
+    """What the two save, each its part of it; the same in every process."""
+    torch.manual_seed(5)
+    tensors = {f"layer.{name}": torch.randn(shape) for name, shape in ROWS.items()}
+    return {**tensors, "layer.bf16": torch.randn(9, 2).bfloat16(), "copy": torch.randn(3, 3), "no rows": torch.ones(0, 4)}
+
+
+def save_with_two_ranks(folder: Path, *, columns: bool = False) -> None:
+    """Every tensor sharded by rows but `copy`, which each rank has whole; with `columns` one by columns."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
+    meeting = folder.parent / f"{folder.name}.meeting"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.checkpoints.sharded", str(rank), str(meeting), str(folder), str(int(columns))],
+            env=environment,
+        )
+        for rank in range(2)
+    ]
+    assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
+
+
+def _rank(rank: int, meeting: str, folder: str, columns: bool) -> None:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+
+    torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    mesh = init_device_mesh("cpu", (2,))
+
+    def shared(name: str, tensor: torch.Tensor) -> DTensor:
+        by_columns = columns and name == "layer.even"
+        return distribute_tensor(tensor, mesh, [Replicate() if name == "copy" else Shard(1 if by_columns else 0)])
+
+    model = {name: shared(name, tensor) for name, tensor in whole_tensors().items()}
+    moments = {name: {"exp_avg": shared("", torch.ones(6, 2))} for name in model}
+    state = {"app": {"model": model, "optim": {"state": moments}, "step": 31}}
+    dcp.save(state, checkpoint_id=folder)
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _rank(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "1")
