@@ -45,6 +45,12 @@ class Fetched:
         """Of the weights' file as it lies there."""
         return self.brought.sha256
 
+    @property
+    def already_there(self) -> bool:
+        """Whether nothing had to move."""
+        moved = self.brought.moved
+        return moved.already_there if moved is not None else not self.brought.plan.to_move
+
 
 async def snapshot_of(console: Console) -> Snapshot:
     """The training as it is now: log tail, checkpoints, facts, the host's clock."""
@@ -130,10 +136,16 @@ async def _of_the_training(console: Console, host: Host, path: str) -> SavedChec
     if host.name != console.training_host.name or not path.startswith(console.config.training.checkpoints):
         return None
     found = listed(await snapshot_of(console))
-    there = next((item for item in found if path in (item.path.rstrip("/"), item.folder.rstrip("/"))), None)
+    there = next((item for item in found if path in _paths(item)), None)
     if there is not None and there.completeness != "complete":
         raise ConsoleError(f"{there.host}:{there.path}: is {there.completeness}: {there.reason}")
     return there
+
+
+def _paths(checkpoint: SavedCheckpoint) -> set[str]:
+    """What a person may call it by: what is opened, its folder, any of its files."""
+    files = {posixpath.join(checkpoint.folder, name) for name in checkpoint.files}
+    return {checkpoint.path.rstrip("/"), checkpoint.folder.rstrip("/"), *files}
 
 
 async def _found(

@@ -116,7 +116,7 @@ async def fetch(console: Console, arguments: argparse.Namespace) -> FetchAnswer:
         bytes=moved.bytes if moved is not None else plan.to_move - plan.resumable,
         sha256=fetched.sha256,
         seconds=moved.seconds if moved is not None else 0.0,
-        already_there=moved.already_there if moved is not None else not plan.to_move,
+        already_there=fetched.already_there,
         source=f"{fetched.source}:{fetched.path}",
         original=cargo.original,
         copy=cargo.copy,

@@ -56,11 +56,6 @@ class Brought:
         return self.plan.destination_folder
 
     @property
-    def whole(self) -> bool:
-        """Whether the weights' file is the source's, byte for byte."""
-        return self.cargo.copy != "slim"
-
-    @property
     def sha256(self) -> str:
         """Of the weights' file, or the index of several."""
         name = self.cargo.names[0]

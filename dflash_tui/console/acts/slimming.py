@@ -125,7 +125,7 @@ async def _slim(
         (made.output, *described, beside),
         (made.output.name, *described),
         sum(stat.size for stat in stats.values()),
-        kept=(kept_words(made.kept),),
+        kept=tuple(kept_words(made.kept).split(", ")),
         left=_in_words([*made.left, *stay]),
         notes=equal.doubts,
     )

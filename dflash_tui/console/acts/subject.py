@@ -59,7 +59,7 @@ async def of_training(console: Console, step: int | None, job: str, asked: Asked
         size=checkpoint.size,
         mtime=checkpoint.mtime,
         inode=checkpoint.inode,
-        sha256=fetched.sha256 if len(fetched.names) == 1 and fetched.brought.whole else None,
+        sha256=fetched.sha256 if len(fetched.names) == 1 else None,
     )
     weights = trained(console, opened(fetched.folder, fetched.names))
     facts = (*snapshot.facts, _copied(console, fetched.brought, origin))
