@@ -179,14 +179,19 @@ def _items(structure: Structure) -> tuple[tuple[Piece, ...], dict[str, Any]]:
     """What a DCP folder holds beside the model's tensors: its items' archives, summed up by the key they are under."""
     within = f"{structure.namespace}." if structure.namespace else ""
     depth = max(1, within.count("."))
+    extras = {
+        word: value
+        for word, value in (("step", structure.step), ("args", structure.args))
+        if value is not None and _is_within(structure, word)
+    }
+    told = {structure.sources[word].partition(": ")[2] for word in extras}
     sums: dict[str, int] = {}
     for _, record, nbytes, _ in structure.directory:
         key = record.partition(" ")[2]
-        if not key.startswith(within) or key[len(within) :] not in structure.tensors:
-            top = ".".join(key.split(".")[:depth])
+        top = ".".join(key.split(".")[:depth])
+        is_model = key.startswith(within) and key[len(within) :] in structure.tensors
+        if not is_model and top not in told:
             sums[top] = sums.get(top, 0) + nbytes
-    said = {word: value for word, value in (("step", structure.step), ("args", structure.args)) if value is not None}
-    extras = {word: value for word, value in said.items() if _is_within(structure, word)}
     return tuple(Piece(name, nbytes, kind_of_entry(name)) for name, nbytes in sums.items()), extras
 
 

@@ -15,7 +15,7 @@ def crc32_joined(parts: Sequence[tuple[int, int]]) -> int:
     """
     crc = 0
     for part, length in parts:
-        crc = _times(_power(length), crc) ^ part
+        crc = (_times(_power(length), crc) if crc else 0) ^ part
     return crc
 
 

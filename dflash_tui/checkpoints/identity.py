@@ -72,7 +72,7 @@ def weights_id(
 
 
 def own_names(parts: Mapping[str, Part]) -> list[str]:
-    """The canonical tensors that are the drafter's whatever its target is: its body, and a reduced vocabulary's maps."""
+    """The canonical tensors that are the drafter's whatever its target is: its body, a reduced vocabulary's maps."""
     family = family_of(parts)
     if family in ("eagle", "unknown"):
         own = [name for name in parts if name not in KNOWN_EXTRAS and not is_rotary_buffer(name)]

@@ -59,7 +59,8 @@ class Slim:
     @property
     def sentence(self) -> str:
         """Like "3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left"."""
-        return f"{portion(self.output.size, self.total)}: {kept_words(self.kept)}; {left_words(self.left)} left"
+        left = left_words(item for item in self.left if item.nbytes)
+        return f"{portion(self.output.size, self.total)}: {kept_words(self.kept)}; {left} left"
 
 
 def slim(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ from tests.checkpoints.composed import slim_copy
 from tests.checkpoints.found import Case, all_cases, outcome, target_hashes
 from tests.checkpoints.test_torch_files import raw
 
-CASES = [case for case in all_cases() if outcome(lambda case=case: read_structure(case.files))[0] is not None]
+CASES = [case for case in all_cases() if outcome(partial(read_structure, case.files))[0] is not None]
 NAMED = pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 
 
