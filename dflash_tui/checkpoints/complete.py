@@ -134,8 +134,7 @@ def _marker(files: Files) -> tuple[Completeness, str] | None:
 def _index(files: Files, names: Sequence[str], index: str) -> tuple[Completeness, str] | None:
     """An index is written after its shards: one that names an absent shard is of a checkpoint that lost it."""
     try:
-        where = posixpath.dirname(index)
-        absent = [shard for shard in shard_names(files, index) if posixpath.join(where, shard) not in names]
+        absent = [shard for shard in shard_names(files, index) if shard not in names]
     except CheckpointError as error:
         return "truncated", str(error)
     if not absent:

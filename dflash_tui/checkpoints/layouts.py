@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.files import Files
-from dflash_tui.checkpoints.opening import is_weights_name, read_json
+from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_weights_name, read_json
 
 _HF_FOLDER = re.compile(r"^(?:.+[-_.])?checkpoint-\d+$", re.I)
 _HF_STATE = frozenset(("optimizer.pt", "optimizer.bin", "scheduler.pt", "training_args.bin"))
@@ -37,8 +37,14 @@ _STATES = (
     ("metadata.json", ("step", "global_step")),
     ("meta.json", ("global_step", "step")),
 )
+_MODEL_ALONE = (".safetensors", ".bin")  # these hold a model and nothing else
 _SMALL = 1 << 18
 _SHARD = re.compile(r"^(.+)-(\d{5})-of-(\d{5})\.(?:safetensors|bin)$")
+
+
+def by_rank(names: Sequence[str]) -> bool:
+    """Whether the weights lie in files of one rank each, which can't be read as one model."""
+    return not any(is_weights_name(name) for name in names) and any(_BY_RANK.search(name) for name in names)
 
 
 def holds_weights(name: str) -> bool:
@@ -59,6 +65,27 @@ def stated_step(files: Files) -> int | None:
             if told:
                 return int(told[0])
     return None
+
+
+def ended(names: Sequence[str], folder: str = "") -> bool:
+    """Whether a checkpoint whose files are whole is known to have ended, for what its layout writes last is there. A
+    folder of which this is not known may get more: an optimizer beside its weights, another rank's state."""
+    here = set(names)
+    files = [name for name in here if name.lower().endswith(WEIGHT_SUFFIXES)]
+    if not folder or (len(files) == 1 and _holds_all(files[0], here)):
+        return True
+    if here & {"trainer_state.json", "metadata.json"} or ("meta.json" in here and "model/.metadata" in here):
+        return True
+    if ".metadata" in here and not files:
+        return True
+    return any(f"{match[1]}latest" in here for name in here if (match := _ENGINE_FOLDER.match(name)))
+
+
+def _holds_all(name: str, names: set[str]) -> bool:
+    """Whether a torch file alone in its folder is all that its trainer writes there."""
+    if "/" in name or _BY_RANK.search(name) or name.lower().endswith(_MODEL_ALONE) or name == "training_state.pt":
+        return False
+    return name != "lit_model.pth" or "model_config.yaml" in names
 
 
 def awaited(names: Sequence[str], folder: str = "") -> str:

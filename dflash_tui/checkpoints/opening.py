@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,8 +29,11 @@ TORCH_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt")
 WEIGHT_SUFFIXES = (".safetensors", *TORCH_SUFFIXES)
 
 _MAX_JSON = 64 << 20
-_BESIDE = re.compile(r"(^|[._/-])(optim|sched|lr_sched|rng|rank_?\d|training_args|scaler|meta_|mp_rank)", re.I)
+_BESIDE = re.compile(
+    r"(^|[._/-])(optim|sched|lr_sched|rng|rank_?\d|training_args|scaler|meta_|mp_rank|data\.pt$)", re.I
+)
 _PREFERRED = ("checkpoint.pt", "model.safetensors", "pytorch_model.bin", "training_state.pt", "model.pt")
+_MODEL_FOLDERS = ("model/consolidated/", "model/", "actor/huggingface/")  # NeMo Automodel's, verl's
 _STATES = (("metadata.json", "step"), ("trainer_state.json", "global_step"), ("training_state.json", "global_step"))
 
 
@@ -54,7 +58,7 @@ def weight_file(names: Sequence[str]) -> str:
             return name
     if METADATA in names:
         return METADATA
-    candidates = candidates or _folders(names)
+    candidates = candidates or _nested(names) or _folders(names)
     if len(candidates) == 1:
         return candidates[0]
     if candidates:
@@ -65,6 +69,15 @@ def weight_file(names: Sequence[str]) -> str:
             "written?"
         )
     raise CheckpointIncomplete(f"no weights among {', '.join(sorted(names)[:6]) or 'no files'}; still being written?")
+
+
+def _nested(names: Sequence[str]) -> list[str]:
+    """The weights in a folder that trainers put a whole model into, inside the checkpoint's."""
+    for folder in _MODEL_FOLDERS:
+        below = [name.removeprefix(folder) for name in names if name.startswith(folder)]
+        if any("/" not in name and is_weights_name(name) for name in below):
+            return [f"{folder}{weight_file(below)}"]
+    return []
 
 
 def _folders(names: Sequence[str]) -> list[str]:
@@ -115,7 +128,9 @@ def _directory(files: Files, name: str) -> tuple[DirectoryLine, ...]:
 
 def read_configs(files: Files) -> list[tuple[str, dict[str, Any]]]:
     """The model configs that lie beside the weights, as (file, data). Raises CheckpointDamaged."""
-    return [(name, read_json(files, name)) for name in files.names() if name == "config.json"]
+    names = ("config.json", *(f"{folder}config.json" for folder in _MODEL_FOLDERS))
+    there = set(files.names())
+    return [(name, read_json(files, name)) for name in names if name in there]
 
 
 def read_json(files: Files, name: str) -> dict[str, Any]:
@@ -133,7 +148,7 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
 
 
 def shard_names(files: Files, index: str) -> list[str]:
-    """The shard files that an index names, sorted. Raises CheckpointDamaged."""
+    """The shard files that an index names, in its own folder, sorted. Raises CheckpointDamaged."""
     weight_map = read_json(files, index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise CheckpointDamaged(f"{index}: has no weight_map from tensor names to files")
@@ -141,7 +156,7 @@ def shard_names(files: Files, index: str) -> list[str]:
     for name in shards:
         if "/" in name or "\\" in name or name in ("", ".", ".."):
             raise CheckpointDamaged(f"{index}: names a shard {name!r} outside its folder")
-    return shards
+    return [posixpath.join(posixpath.dirname(index), name) for name in shards]
 
 
 def _read_one(files: Files, name: str) -> Structure:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from dflash_tui.checkpoints.complete import completeness
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.identity import quick_id
-from dflash_tui.checkpoints.layouts import holds_weights, stated_step
+from dflash_tui.checkpoints.layouts import by_rank, ended, holds_weights, stated_step
 from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
 from dflash_tui.checkpoints.opening import read_directories
 from dflash_tui.checkpoints.pointers import (
@@ -191,11 +191,13 @@ class CheckpointLister:
             if now - seen.newest > _SETTLED:
                 self._judged[item.path] = _Judged(files, judged)
         said, pointer = finished(pointers, item.name, item.named, seen.newest)
-        if said is None and item.link and item.link_mtime + APART < seen.newest:
-            said, pointer = False, f"{item.link} is older than they are"
-        answer = settled(judged, seen, said, pointer)
+        if said is None and item.link:
+            said = item.link_mtime + APART >= seen.newest
+            pointer = f"{item.link} leads to it" if said else f"{item.link} is older than they are"
+        own = posixpath.basename(item.folder) if item.path == item.folder else ""
+        answer = settled(judged, seen, said, pointer, ended=ended([name for name, _ in files], own))
         self._undecided.pop(item.path, None)
-        if judged.completeness == "unknown" and answer.completeness != "complete":
+        if judged.completeness in ("complete", "unknown") and answer.completeness != "complete":
             self._undecided[item.path] = seen.decides_at()
         return answer
 
@@ -234,7 +236,8 @@ class CheckpointLister:
         try:
             identity = await asyncio.to_thread(lambda: quick_id(read_directories(remote)))
         except CheckpointError as error:
-            return replace(checkpoint, completeness="complete", reason=str(error))
+            said = "its weights lie in files by rank, which can't be read as one" if by_rank(checkpoint.files) else ""
+            return replace(checkpoint, completeness="complete", reason=said or str(error))
         return replace(checkpoint, completeness="complete", quick_id=identity)
 
     async def _files(self, item: Candidate, root_entries: Sequence[Entry]) -> FileStats:

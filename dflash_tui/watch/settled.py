@@ -47,17 +47,21 @@ def sighted(before: Sighting | None, files: FileStats, folder: float, now: float
 
 
 def settled(
-    judged: SavedCheckpoint, seen: Sighting, finished: bool | None = None, pointer: str = ""
+    judged: SavedCheckpoint, seen: Sighting, finished: bool | None = None, pointer: str = "", *, ended: bool = True
 ) -> SavedCheckpoint:
     """What is to be believed of a checkpoint whose names and bytes were `judged`.
 
     A pointer that was set after it proves (`finished` True), one that names an earlier one holds back while files are
     young. Where neither bytes nor pointers tell, two looks at unchanged files do, when they are quiet for a while.
+    `ended`: its layout's last file is there, so that nothing more is to come.
     """
     young = seen.last - seen.newest < QUIET
     match judged.completeness:
         case "complete" if finished is False and young:
             return replace(judged, completeness="saving", reason=f"its files are whole, but {pointer} still")
+        case "complete" if not ended and not finished and young:
+            said = f"its files are whole, and more may come; taken as complete when unchanged for {QUIET:.0f} s"
+            return replace(judged, completeness="saving", reason=said)
         case "unknown" if finished:
             return replace(judged, completeness="complete", reason=f"{pointer}; by itself: {judged.reason}")
         case "unknown" if seen.last >= seen.decides_at():
