@@ -29,11 +29,13 @@ from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
 from dflash_tui.transfer.engine import Engine, Leg
 from dflash_tui.transfer.joined import JoinedEngine
+from dflash_tui.transfer.move import TransferProgress, move
 from dflash_tui.transfer.pace import Shared
+from dflash_tui.transfer.plan import make_plan
 from dflash_tui.transfer.relaying import RelayEngine
 from dflash_tui.watch.remote_files import RemoteFiles
 from tests.bench.transfer.cost import peak
-from tests.bench.transfer.task import Done, Route, Task
+from tests.bench.transfer.task import CUT, Done, Route, Task
 from tests.bench.transfer.world import DESTINATION, SOURCE
 
 ENGINES: dict[Route, Callable[[], Engine]] = {"relay": RelayEngine, "joined": JoinedEngine}
@@ -49,7 +51,7 @@ async def carry_out(task: Task) -> None:
         if task.how == "carry":
             await _carry(task, source, output, destination)
         else:
-            raise SystemExit("not yet")
+            await _move(task, source, output, destination)
     finally:
         for host in (source, far):
             await host.close()
@@ -75,6 +77,35 @@ async def _carry(task: Task, source: Host, output: Output, destination: Host) ->
 
     leg = Leg(source, task.folder, output, destination, part, 0, size, size, heard, heard, pace)
     await ENGINES[task.route]().carry(leg)
+
+
+async def _move(task: Task, source: Host, output: Output, destination: Host) -> None:
+    told = False
+
+    def heard(progress: TransferProgress) -> None:
+        nonlocal told
+        if task.cut_at and progress.written >= task.cut_at and not told:
+            told = True
+            print(CUT, flush=True)
+
+    plan = await make_plan(source, task.folder, [output], destination, task.to)
+    await move(plan, source, destination, heard, chooser=_Always(ENGINES[task.route]()))
+
+
+class _Always:
+    """A `Chooser` of one engine for everything."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def choose(self, remaining: int) -> tuple[Engine, int]:
+        return self._engine, remaining
+
+    def measured(self, engine: Engine, nbytes: int, seconds: float) -> None:
+        """It is no news."""
+
+    def failed(self, engine: Engine, sentence: str) -> bool:
+        raise AssertionError(sentence)
 
 
 def main() -> None:
