@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported
 from dflash_tui.checkpoints.files import Files
@@ -181,7 +181,7 @@ def _state(value: Any) -> Mapping[Any, Any]:
     return value.state if isinstance(value, Opaque) and value.state is not None else {}
 
 
-def _is_natural(value: Any) -> bool:
+def _is_natural(value: Any) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 1 << 62
 
 

@@ -16,25 +16,21 @@ def whole_tensors() -> dict[str, torch.Tensor]:
     """What the two save, each its part of it; the same in every process."""
     torch.manual_seed(5)
     tensors = {f"layer.{name}": torch.randn(shape) for name, shape in ROWS.items()}
-    return {**tensors, "layer.bf16": torch.randn(9, 2).bfloat16(), "copy": torch.randn(3, 3), "no rows": torch.ones(0, 4)}
+    tensors |= {"layer.bf16": torch.randn(9, 2).bfloat16(), "copy": torch.randn(3, 3), "no rows": torch.ones(0, 4)}
+    return tensors
 
 
 def save_with_two_ranks(folder: Path, *, columns: bool = False) -> None:
     """Every tensor sharded by rows but `copy`, which each rank has whole; with `columns` one by columns."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     meeting = folder.parent / f"{folder.name}.meeting"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.checkpoints.sharded", str(rank), str(meeting), str(folder), str(int(columns))],
-            env=environment,
-        )
-        for rank in range(2)
-    ]
+    command = [sys.executable, "-m", "tests.checkpoints.sharded", str(meeting), str(folder), str(int(columns))]
+    ranks = [subprocess.Popen([*command, str(rank)], env=environment) for rank in range(2)]
     assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
 
 
 def _rank(rank: int, meeting: str, folder: str, columns: bool) -> None:
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict_saver import save
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
@@ -48,9 +44,9 @@ def _rank(rank: int, meeting: str, folder: str, columns: bool) -> None:
     model = {name: shared(name, tensor) for name, tensor in whole_tensors().items()}
     moments = {name: {"exp_avg": shared("", torch.ones(6, 2))} for name in model}
     state = {"app": {"model": model, "optim": {"state": moments}, "step": 31}}
-    dcp.save(state, checkpoint_id=folder)
+    save(state, checkpoint_id=folder)
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    _rank(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4] == "1")
+    _rank(int(sys.argv[4]), sys.argv[1], sys.argv[2], sys.argv[3] == "1")

@@ -23,7 +23,6 @@ from tests.checkpoints.found import (
 )
 
 CASES = all_cases()
-READABLE = [case for case in CASES if not case.is_dcp]
 DTYPES = {"float32": "F32", "bfloat16": "BF16"}
 
 
@@ -32,28 +31,29 @@ def named(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 def test_there_are_cases_of_every_container() -> None:
-    containers = {read_structure(case.files).container for case in READABLE}
-    assert containers >= {"safetensors", "safetensors shards", "torch zip"} or not all_are_expected()
+    containers = {read_structure(case.files).container for case in CASES}
+    expected = {"safetensors", "safetensors shards", "torch zip", "torch distributed"}
+    assert containers >= expected or not all_are_expected()
 
 
 @named(CASES)
 def test_listing_finds_the_step(case: Case) -> None:
-    structure_step = None if case.is_dcp else read_structure(case.files).step
+    structure_step = read_structure(case.files).step
     assert case.expected.get("step") in (case.candidate.step, structure_step)
     assert structure_step in (None, case.expected.get("step"))
 
 
-@named(READABLE)
+@named(CASES)
 def test_is_complete(case: Case) -> None:
     assert completeness(case.files, case.candidate.files) == ("complete", "")
 
 
-@named(READABLE)
+@named(CASES)
 def test_directories_are_told_without_the_structure(case: Case) -> None:
     assert read_directories(case.files) == read_structure(case.files).directory != ()
 
 
-@named(READABLE)
+@named(CASES)
 def test_audit_tells_used_unused_missing_and_shapes(case: Case) -> None:
     expected, structure = case.expected, read_structure(case.files)
     configs = read_configs(case.files)
@@ -78,7 +78,7 @@ def test_audit_tells_used_unused_missing_and_shapes(case: Case) -> None:
         assert found.inferred == expected["inferable_from_weights"]
 
 
-@named([case for case in READABLE if known(f"golden/{case.source}").exists()])
+@named([case for case in CASES if known(f"golden/{case.source}").exists()])
 def test_weights_id_is_that_of_the_source_in_every_container(case: Case) -> None:
     source = golden(case.source)
     embedding, head = target_hashes(case.source)
@@ -102,7 +102,7 @@ def test_weights_id_is_that_of_the_source_in_every_container(case: Case) -> None
 
 def test_weights_id_of_one_reduced_vocabulary_is_the_same_in_two_versions_of_its_writer() -> None:
     ids: dict[str, set[str]] = {}
-    for case in READABLE:
+    for case in CASES:
         if "draft_vocab" in case.expected:
             embedding, head = target_hashes(case.source)
             found = weights_id(read_structure(case.files), case.files, target_embedding=embedding, target_head=head)
@@ -111,7 +111,7 @@ def test_weights_id_of_one_reduced_vocabulary_is_the_same_in_two_versions_of_its
     assert all(len(group) == 1 for group in ids.values())
 
 
-@named([case for case in READABLE if case.family == "dflash"])
+@named([case for case in CASES if case.family == "dflash"])
 def test_settings_are_those_of_the_source(case: Case) -> None:
     """From the config beside the weights where there is one, else refused by field until the user's config is given."""
     structure, configs = read_structure(case.files), read_configs(case.files)
@@ -132,11 +132,6 @@ def test_settings_are_those_of_the_source(case: Case) -> None:
     assert settings.num_key_value_heads == written["num_key_value_heads"]
     assert settings.draft_vocab_size == case.expected.get("draft_vocab", {}).get("count")
     assert set(settings.sources) >= {"taps", "mask_token_id", "block_size", "rope_theta", "rms_norm_eps", "layer_masks"}
-
-
-@named([case for case in CASES if case.is_dcp])
-def test_a_dcp_folder_is_told_whole_from_its_description(case: Case) -> None:
-    assert completeness(case.files, case.candidate.files) == ("complete", "")
 
 
 def test_two_runs_in_one_folder_are_both_listed_with_their_names() -> None:
@@ -167,7 +162,7 @@ def test_golden_folders_resolve_their_masks(name: str) -> None:
 
 
 def test_a_sharded_folder_is_one_checkpoint_with_all_its_files() -> None:
-    sharded = [case for case in READABLE if read_structure(case.files).container.endswith("shards")]
+    sharded = [case for case in CASES if read_structure(case.files).container.endswith("shards")]
     assert sharded or not all_are_expected()
     for case in sharded:
         structure = read_structure(case.files)

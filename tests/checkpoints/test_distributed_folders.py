@@ -1,4 +1,4 @@
-"""Folders that torch.distributed.checkpoint writes (DCP, FSDP): every tensor is found in the files it is spread over."""
+"""Folders that torch.distributed.checkpoint writes (DCP, FSDP): each tensor is found in the files it is spread over."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import argparse
 import io
 import os
 import pickle
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.distributed.checkpoint import DefaultSavePlanner, FileSystemWriter
 from torch.distributed.checkpoint._extension import StreamTransformExtension
-from torch.distributed.checkpoint.filesystem import SerializationFormat
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.filesystem import FileSystemWriter, SerializationFormat
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from dflash_tui.checkpoints.content import logical_bytes, part_extent, part_extents
 from dflash_tui.checkpoints.dcp_metadata import shard_extents
@@ -32,7 +33,7 @@ from tests.checkpoints.test_torch_files import awkward_tensors, raw
 
 
 def saved(folder: Path, state: dict[str, Any], **options: Any) -> tuple[Structure, LocalFiles]:
-    dcp.save(state, checkpoint_id=folder, no_dist=True, **options)
+    save(state, checkpoint_id=folder, no_dist=True, **options)
     files = LocalFiles(folder)
     return read_structure(files), files
 
@@ -57,8 +58,6 @@ def test_every_tensor_is_found_at_its_bytes(tmp_path: Path) -> None:
 
 
 def test_a_tensor_tells_its_record_and_its_checksum(tmp_path: Path) -> None:
-    import zlib
-
     structure, files = saved(tmp_path, {"model": {"w": torch.randn(5, 3)}})
     info = structure.tensors["w"]
     stored = info.storage
@@ -130,8 +129,8 @@ def test_arguments_and_step_are_read(tmp_path: Path, step: Any, arguments: Any) 
 
 def test_a_folder_below_holds_the_weights_and_the_optimizer_has_its_own(tmp_path: Path) -> None:
     tensors = {"w": torch.randn(3, 3)}
-    dcp.save({"model": tensors}, checkpoint_id=tmp_path / "model", no_dist=True)
-    dcp.save({"state": {"w": torch.ones(9)}}, checkpoint_id=tmp_path / "optimizer", no_dist=True)
+    save({"model": tensors}, checkpoint_id=tmp_path / "model", no_dist=True)
+    save({"state": {"w": torch.ones(9)}}, checkpoint_id=tmp_path / "optimizer", no_dist=True)
     files = LocalFiles(tmp_path)
     structure = read_structure(files)
     check(structure, files, tensors)
@@ -147,17 +146,19 @@ def test_weights_of_their_own_beside_a_folder_are_preferred(tmp_path: Path) -> N
         weight_file(["__0_0.distcp", ".metadata.tmp"])
 
 
-@pytest.mark.parametrize("files_", [1, 3])
-def test_files_in_the_safetensors_format_are_read(tmp_path: Path, files_: int) -> None:
-    tensors = {name: tensor for name, tensor in awkward_tensors().items() if tensor.is_contiguous()}
-    tensors.pop("one of a shared storage"), tensors.pop("another of it")
+@pytest.mark.parametrize("threads", [0, 1, 2], ids=["a file each", "one file", "two files"])
+def test_files_in_the_safetensors_format_are_read(tmp_path: Path, threads: int) -> None:
+    shared = ("one of a shared storage", "another of it")
+    tensors = {key: tensor for key, tensor in awkward_tensors().items() if tensor.is_contiguous() and key not in shared}
+    form = SerializationFormat.SAFETENSORS
     writer = FileSystemWriter(
-        tmp_path, thread_count=files_, single_file_per_rank=files_ == 1, serialization_format=SerializationFormat.SAFETENSORS
+        tmp_path, thread_count=max(threads, 1), single_file_per_rank=threads > 0, serialization_format=form
     )
     state = {"model": tensors, "optimizer": {"m": torch.ones(5)}, "step": 6}
     structure, files = saved(tmp_path, state, storage_writer=writer)
     check(structure, files, tensors)
     assert structure.step == 6
+    assert len(structure.files) - 1 == (threads or len(tensors) + 2)
     assert all(end <= (tmp_path / name).stat().st_size for name, end in shard_extents(files).items())
 
 
@@ -185,7 +186,7 @@ class Masked(StreamTransformExtension):
 
         return Writer()  # type: ignore[return-value]
 
-    def transform_from(self, input: IO[bytes]) -> IO[bytes]:
+    def transform_from(self, input: IO[bytes]) -> IO[bytes]:  # noqa: A002
         raise NotImplementedError
 
 
@@ -215,8 +216,6 @@ def test_tensors_that_two_ranks_saved_by_rows_are_whole(sharded: Path) -> None:
 
 
 def test_rows_of_a_tensor_in_pieces_are_its_rows(sharded: Path) -> None:
-    import zlib
-
     files = LocalFiles(sharded)
     info = read_structure(files).tensors["layer.even"]
     tensor = whole_tensors()["layer.even"]
@@ -323,12 +322,13 @@ def test_a_damaged_folder_is_read_or_refused_in_one_sentence(
     folder.mkdir(exist_ok=True)
     chosen = data.draw(st.sampled_from([".metadata", "__0_0.distcp"]))
     for name in (".metadata", "__0_0.distcp", "__1_0.distcp"):
-        content = bytearray((sharded / name).read_bytes())
-        if name == chosen and data.draw(st.booleans()):
-            del content[data.draw(st.integers(0, len(content) - 1)) :]
-        for place in data.draw(st.lists(st.integers(0, max(len(content) - 1, 0)), max_size=6)) if name == chosen else []:
-            content[place : place + 1] = bytes((data.draw(st.integers(0, 255)),))
-        (folder / name).write_bytes(content)
+        (folder / name).write_bytes((sharded / name).read_bytes())
+    content = bytearray((folder / chosen).read_bytes())
+    if data.draw(st.booleans()):
+        del content[data.draw(st.integers(1, len(content) - 1)) :]
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=6)):
+        content[place] = data.draw(st.integers(0, 255))
+    (folder / chosen).write_bytes(content)
     files = LocalFiles(folder)
     structure, refusal = outcome(lambda: read_structure(files))
     if structure is None:
@@ -358,7 +358,7 @@ class CountedFiles(LocalFiles):
 
 def test_the_structure_of_a_remote_folder_takes_few_round_trips_and_little_data(tmp_path: Path) -> None:
     tensors = {f"layers.{i}.weight": torch.zeros(100_000) for i in range(100)}
-    dcp.save({"model": tensors, "optimizer": {"m": tensors}, "step": 3}, checkpoint_id=tmp_path, no_dist=True)
+    save({"model": tensors, "optimizer": {"m": tensors}, "step": 3}, checkpoint_id=tmp_path, no_dist=True)
     files = CountedFiles(tmp_path)
     structure = read_structure(files)
     assert (len(structure.tensors), structure.step) == (100, 3)

@@ -20,7 +20,12 @@ from hypothesis import strategies as st
 
 from dflash_tui.checkpoints import legacy
 from dflash_tui.checkpoints.content import logical_bytes, part_extent
-from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointError, CheckpointIncomplete, CheckpointUnsupported
+from dflash_tui.checkpoints.errors import (
+    CheckpointDamaged,
+    CheckpointError,
+    CheckpointIncomplete,
+    CheckpointUnsupported,
+)
 from dflash_tui.checkpoints.files import LocalFiles
 from dflash_tui.checkpoints.identity import quick_id, weights_id
 from dflash_tui.checkpoints.keys import Part
@@ -136,7 +141,7 @@ class OldTensor:
         strides = [1]
         for size in reversed(shape[1:]):
             strides.insert(0, strides[0] * size)
-        self.arguments = (storage, offset, shape, tuple(strides), False, OrderedDict())
+        self.arguments: tuple[Any, ...] = (storage, offset, shape, tuple(strides), False, OrderedDict())
 
     def __reduce__(self) -> tuple[Any, ...]:
         return torch._utils._rebuild_tensor_v2, self.arguments

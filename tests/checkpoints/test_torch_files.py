@@ -168,12 +168,6 @@ def test_a_pickled_module_is_refused(tmp_path: Path) -> None:
         saved(tmp_path, torch.nn.Linear(2, 2))
 
 
-def test_a_legacy_file_is_refused_and_its_completeness_unknown(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointUnsupported, match="legacy"):
-        saved(tmp_path, {"weight": torch.ones(2)}, _use_new_zipfile_serialization=False)
-    assert file_completeness(LocalFiles(tmp_path), "checkpoint.pt")[0] == "unknown"
-
-
 def test_a_compressed_zip_is_refused(tmp_path: Path) -> None:
     torch.save({"weight": torch.zeros(2000)}, tmp_path / "plain.pt")
     with (
