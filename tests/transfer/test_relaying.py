@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -166,7 +166,7 @@ async def test_a_disk_without_room_is_told_before_a_byte_is_written(two: tuple[P
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> AsyncIterator[Path] | object:
+def small(tmp_path: Path) -> Iterator[Path]:
     need(os.geteuid() == 0, "mount, which needs root,")
     folder = tmp_path / "small"
     folder.mkdir()
