@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from dflash_tui.checkpoints.complete import completeness
@@ -60,6 +60,17 @@ class _Folder:
     refused: str = ""
 
 
+@dataclass(frozen=True)
+class Wait:
+    """Which undecided checkpoints are worth a wait, and how long in seconds: those newer than the newest whole one, or
+    that of `step`; all with `every`. `told` is called with the path and the seconds of each that is waited for."""
+
+    step: int | None = None
+    patience: float = QUIET + _PACE
+    every: bool = False
+    told: Callable[[str, float], None] = lambda path, seconds: None
+
+
 class CheckpointLister:
     """Looks at a checkpoints folder again and again; what has not changed is neither listed nor read twice. `reads`
     counts the checkpoints whose bytes were looked at."""
@@ -102,25 +113,29 @@ class CheckpointLister:
                     del known[path]
             return tuple(checkpoints)
 
-    async def settle(self, host_clock: HostClock, step: int | None = None) -> tuple[SavedCheckpoint, ...]:
-        """`look`, and look again where nothing but a second look tells whether a checkpoint is whole: the newest ones,
-        or that of `step`. It takes as long as their files have to be quiet, no time where nothing is undecided, and
-        does not wait for one that changes meanwhile. Raises HostError."""
-        found, changing = await self.look(host_clock), set[str]()
-        while waiting := self._waited_for(found, step) - changing:
+    async def settle(self, host_clock: HostClock, wait: Wait) -> tuple[SavedCheckpoint, ...]:
+        """`look`, and look again where nothing but a second look tells whether a checkpoint is whole. It takes no time
+        where nothing is undecided, and does not wait for one that changes meanwhile. Raises HostError."""
+        found, changing, told = await self.look(host_clock), set[str](), set[str]()
+        while waiting := self._waited_for(found, wait, self._clock() + host_clock.ahead) - changing:
             now = self._clock() + host_clock.ahead
             soonest = min(self._undecided[path] for path in waiting)
+            for path in sorted(waiting - told):
+                wait.told(path, max(self._undecided[path] - now, APART))
+            told |= waiting
             await asyncio.sleep(min(max(soonest - now, APART), _PACE))
             before = {path: self._seen[path].files for path in waiting}
             found = await self.look(host_clock)
             changing |= {path for path in waiting if path in self._seen and self._seen[path].files != before[path]}
         return found
 
-    def _waited_for(self, found: Sequence[SavedCheckpoint], step: int | None) -> set[str]:
-        """The undecided checkpoints that would be taken if they were whole."""
+    def _waited_for(self, found: Sequence[SavedCheckpoint], wait: Wait, now: float) -> set[str]:
+        """The undecided checkpoints that would be taken if they were whole, and will soon be known to be."""
         last = max((at for at, item in enumerate(found) if item.completeness == "complete"), default=-1)
-        wanted = [item for at, item in enumerate(found) if (at > last if step is None else item.step == step)]
-        return {item.path for item in wanted} & self._undecided.keys()
+        wanted = {item.path for at, item in enumerate(found) if wait.every or wait.step == item.step}
+        if wait.step is None:
+            wanted |= {item.path for item in found[last + 1 :]}
+        return {path for path in wanted & self._undecided.keys() if self._undecided[path] - now <= wait.patience}
 
     async def _candidates(self, entries: Sequence[Entry]) -> list[Candidate]:
         """`candidates` with listings fetched as it asks for them: it names a folder, the folder is listed, it is asked

@@ -40,7 +40,7 @@ from dflash_tui.watch.follow import (
 from dflash_tui.watch.lines import Line, LineSplitter
 from dflash_tui.watch.machine import read_machine
 from dflash_tui.watch.progress import Progress
-from dflash_tui.watch.saved import CheckpointLister
+from dflash_tui.watch.saved import CheckpointLister, Wait
 
 EVENT_INTERVAL = 0.25  # seconds between two TrainingProgressed at least
 LISTING_INTERVAL = 10.0  # seconds between two looks at the checkpoints folder
@@ -76,21 +76,23 @@ async def read_once(
     *,
     lister: CheckpointLister | None = None,
     clock: Clock = time.time,
+    wait: Wait | None = None,
 ) -> Snapshot:
-    """Look once: the log's tail, the saved checkpoints, the arguments, the host's clock. Raises HostUnreachable and
-    HostKeyRefused; what is only missing or refused is said in the snapshot."""
+    """Look once: the log's tail, the saved checkpoints, the arguments, the host's clock. With `wait`, checkpoints of
+    which only a second look tells whether they are whole get one. Raises HostUnreachable and HostKeyRefused; what is
+    only missing or refused is said in the snapshot."""
     checkpoints: tuple[SavedCheckpoint, ...] = ()
     checkpoints_problem = ""
     async with asked_together(host) as asked:
         host_clock = await read_clock(asked, clock)
-        progress, log_problem = await _read_tail(asked, log_path, host_clock, clock)
         lister = lister or CheckpointLister(asked, checkpoints_root, clock=clock)
         try:
-            checkpoints = await lister.look(host_clock)
+            checkpoints = await (lister.settle(host_clock, wait) if wait is not None else lister.look(host_clock))
         except HostUnreachable:
             raise
         except HostError as error:
             checkpoints_problem = str(error)
+        progress, log_problem = await _read_tail(asked, log_path, host_clock, clock)
         arguments = await read_arguments(asked, args_path)
     facts = training_facts(host.name, log_path, progress, checkpoints, arguments, now=clock())
     return Snapshot(progress, checkpoints, facts, host_clock, arguments, log_problem, checkpoints_problem)

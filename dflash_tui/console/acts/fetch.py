@@ -6,6 +6,7 @@ import posixpath
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dflash_tui.console import events as happened
 from dflash_tui.console.acts.found import SIDECARS, drafter_name, find, placed, short_id
 from dflash_tui.console.acts.moving import Brought, Load, carry
 from dflash_tui.console.acts.slimming import Mode, with_sidecars
@@ -14,7 +15,7 @@ from dflash_tui.hosts.base import Host
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact, Source
 from dflash_tui.transfer.choice import Wanted
-from dflash_tui.watch.saved import CheckpointLister
+from dflash_tui.watch.saved import CheckpointLister, Wait
 from dflash_tui.watch.training import Snapshot, read_once
 
 if TYPE_CHECKING:
@@ -52,12 +53,26 @@ class Fetched:
         return moved.already_there if moved is not None else not self.brought.plan.to_move
 
 
-async def snapshot_of(console: Console) -> Snapshot:
-    """The training as it is now: log tail, checkpoints, facts, the host's clock."""
+async def snapshot_of(console: Console, wait: Wait | None = None) -> Snapshot:
+    """The training as it is now: log tail, checkpoints, facts, the host's clock. With `wait`, checkpoints of which only
+    a second look tells whether they are whole get one."""
     training, host = console.config.training, console.training_host
     if console.lister is None:
         console.lister = CheckpointLister(host, training.checkpoints)
-    return await read_once(host, training.log, training.checkpoints, training.arguments, lister=console.lister)
+    return await read_once(
+        host, training.log, training.checkpoints, training.arguments, lister=console.lister, wait=wait
+    )
+
+
+def until_settled(console: Console, step: int | None = None) -> Wait:
+    """The wait for what is to be taken: a checkpoint that may still be written is looked at twice, and that is said."""
+
+    def told(path: str, seconds: float) -> None:
+        where = f"{console.training_host.name}:{path}"
+        sentence = f"{where}: nothing tells yet whether it is written to its end; looked at again for {seconds:.0f} s"
+        console.emit(happened.Noticed("info", sentence))
+
+    return Wait(step, told=told)
 
 
 def listed(snapshot: Snapshot) -> tuple[SavedCheckpoint, ...]:
@@ -111,7 +126,7 @@ async def fetch(
     job = job or console.new_job()
     if "/" not in what:
         step = None if what == LATEST else _step(what)
-        checkpoint = newest(await snapshot_of(console), step)
+        checkpoint = newest(await snapshot_of(console, until_settled(console, step)), step)
     else:
         host, path = placed(console, what, "checkpoint", console.training_host)
         path = path.rstrip("/") or "/"
@@ -135,7 +150,7 @@ async def _of_the_training(console: Console, host: Host, path: str) -> SavedChec
     """The checkpoint of the watched training that lies at a path. Raises ConsoleError for one that is not whole."""
     if host.name != console.training_host.name or not path.startswith(console.config.training.checkpoints):
         return None
-    found = listed(await snapshot_of(console))
+    found = listed(await snapshot_of(console, until_settled(console)))
     there = next((item for item in found if path in _paths(item)), None)
     if there is not None and there.completeness != "complete":
         raise ConsoleError(f"{there.host}:{there.path}: is {there.completeness}: {there.reason}")

@@ -42,7 +42,7 @@ async def of_training(console: Console, step: int | None, job: str, asked: Asked
     What would make the evaluation that is `asked` impossible is found out before gigabytes move; None: it is left to
     others to judge, whose script may read what ours does not, so that they get the files as they are. Raises TROUBLE.
     """
-    snapshot = await fetch.snapshot_of(console)
+    snapshot = await fetch.snapshot_of(console, fetch.until_settled(console, step))
     checkpoint = fetch.newest(snapshot, step)
     for problem in snapshot.problems:  # the evaluation goes on, but a caveat may lack its evidence
         console.emit(happened.Noticed("warn", f"not known of the training: {problem}"))
