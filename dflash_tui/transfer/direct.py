@@ -129,6 +129,7 @@ class DirectEngine:
         while at < leg.stop:
             stop = min(leg.stop, at + CHUNK)
             if not await _waits(leg, stop - at):
+                await leg.pace(leg.stop - stop)
                 stop = leg.stop
             await self._carry(replace(leg, start=at, stop=stop))
             at = stop
