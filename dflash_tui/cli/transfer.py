@@ -22,6 +22,7 @@ def fetch_options(fetch: Any, step: Callable[[str], int]) -> None:
         "what",
         metavar="latest|STEP|PATH",
         nargs="?",
+        type=_what,
         default="latest",
         help="the newest complete checkpoint (default), that of a step, or one by its path: on the training's host, or "
         "HOST:PATH",
@@ -80,6 +81,15 @@ def fetch(arguments: argparse.Namespace) -> int:
         return DONE
 
     return run_async(work())
+
+
+def _what(text: str) -> str:
+    """Which checkpoint is meant: a word, a number, or something with a folder in it."""
+    if text == "latest" or "/" in text or (text.isdecimal() and len(text) < 16):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"found {text[:60]!r}, expected latest, a step such as 4000, or a path such as /runs/step_4000"
+    )
 
 
 def _rate(text: str) -> float:

@@ -86,7 +86,7 @@ def test_nothing_of_a_checkpoint_is_staged_on_this_workstation(world: Desk, apar
     noise = torch.randint(0, 255, (BIG,), dtype=torch.uint8)
     torch.save({"model_state_dict": {"norm.weight": torch.ones(8)}, "optimizer": noise}, path)
     config = world.other_config("big.toml", training={"checkpoints": "/data/big/checkpoints"})
-    command, most = world.begin("--config", config, "fetch", "--json", state=apart), 0
+    command, most = world.begin("--config", config, "fetch", "--full", "--json", state=apart), 0
     while command.poll() is None:
         most = max(most, *(_size(folder) for folder in (world.temporary, world.home, apart)))
         time.sleep(0.005)

@@ -1,8 +1,7 @@
-"""`status`, `checkpoints`, `logs` and `fetch`: the training in its container, through the hypervisor."""
+"""`status`, `checkpoints` and `logs`: the training in its container, through the hypervisor."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from typing import Any
@@ -79,32 +78,6 @@ def test_logs_without_a_run_shows_the_training_s_last_lines(world: Desk) -> None
     assert answer["source"] == "ct200:/data/slammed5/train.log"
     assert [line.split()[2] for line in answer["lines"]] == ["step=5320/20000", "step=5329/20000"]
     assert world.run("logs", "-n", "1").out == answer["lines"][1] + "\n"
-
-
-def test_fetch_moves_a_checkpoint_through_this_workstation(world: Desk) -> None:
-    world.save(4000, "fetched")
-    config = world.other_config("fetched.toml", training={"checkpoints": "/data/fetched/checkpoints"})
-    answer: Any = world.json("--config", config, "fetch")
-    folder = world.evaluations / "checkpoints" / "fetched" / "step_4000"
-    assert set(answer) == documented()["fetch"]
-    assert (answer["host"], answer["folder"], answer["files"]) == ("ct129", str(folder), ["checkpoint.pt"])
-    assert (answer["step"], answer["bytes"], answer["already_there"]) == (4000, RAW.stat().st_size, False)
-    assert answer["sha256"] == hashlib.sha256(RAW.read_bytes()).hexdigest()
-    assert (folder / "checkpoint.pt").read_bytes() == RAW.read_bytes()
-    assert {path.name for path in folder.iterdir() if not path.name.startswith(".")} == {"checkpoint.pt"}
-    assert not list(folder.parent.glob("**/*.part"))
-    again = world.json("--config", config, "fetch", "--step", "4000")
-    assert again["already_there"]
-    assert again["folder"] == answer["folder"]
-
-
-def test_fetch_narrates_on_stderr_only(world: Desk) -> None:
-    world.save(4000, "narrated")
-    config = world.other_config("narrated.toml", training={"checkpoints": "/data/narrated/checkpoints"})
-    ran = world.run("--config", config, "fetch", "--json")
-    assert ran.data["step"] == 4000
-    assert "moving step_4000, 1.35 MB: ct200 ▸ here ▸ ct129" in ran.err
-    assert "verifying checkpoint.pt" in ran.err
 
 
 def test_a_checkpoints_folder_that_is_not_there_is_no_empty_one(world: Desk) -> None:
