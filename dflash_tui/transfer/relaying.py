@@ -257,5 +257,6 @@ def judge_destination(where: str, done: Completed) -> None:
 
 
 def _said(done: Completed) -> str:
-    lines = [line.strip() for line in done.stderr.splitlines() if line.strip() and " records " not in line]
+    lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    lines = [line for line in lines if " records " not in line and " copied, " not in line]  # dd's account of itself
     return lines[0] if lines else f"status {done.status}"
