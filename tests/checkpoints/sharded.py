@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -13,17 +14,18 @@ ROWS = {"even": (8, 3), "uneven": (5, 4), "one row": (1, 6), "cube": (6, 2, 2), 
 
 
 def whole_tensors() -> dict[str, torch.Tensor]:
-    """What the two save, each its part of it; the same in every process."""
+    """Tensors with rows for both, for one of them, and for none."""
     torch.manual_seed(5)
     tensors = {f"layer.{name}": torch.randn(shape) for name, shape in ROWS.items()}
     tensors |= {"layer.bf16": torch.randn(9, 2).bfloat16(), "copy": torch.randn(3, 3), "no rows": torch.ones(0, 4)}
     return tensors
 
 
-def save_with_two_ranks(folder: Path, *, columns: bool = False) -> None:
+def save_with_two_ranks(folder: Path, tensors: Mapping[str, torch.Tensor], *, columns: bool = False) -> None:
     """Every tensor sharded by rows but `copy`, which each rank has whole; with `columns` one by columns."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     meeting = folder.parent / f"{folder.name}.meeting"
+    torch.save(dict(tensors), f"{meeting}.pt")
     command = [sys.executable, "-m", "tests.checkpoints.sharded", str(meeting), str(folder), str(int(columns))]
     ranks = [subprocess.Popen([*command, str(rank)], env=environment) for rank in range(2)]
     assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
@@ -41,7 +43,7 @@ def _rank(rank: int, meeting: str, folder: str, columns: bool) -> None:
         by_columns = columns and name == "layer.even"
         return distribute_tensor(tensor, mesh, [Replicate() if name == "copy" else Shard(1 if by_columns else 0)])
 
-    model = {name: shared(name, tensor) for name, tensor in whole_tensors().items()}
+    model = {name: shared(name, tensor) for name, tensor in torch.load(f"{meeting}.pt").items()}
     moments = {name: {"exp_avg": shared("", torch.ones(6, 2))} for name in model}
     state = {"app": {"model": model, "optim": {"state": moments}, "step": 31}}
     save(state, checkpoint_id=folder)

@@ -199,7 +199,7 @@ def test_a_transformed_folder_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def sharded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ranks") / "step-31"
-    save_with_two_ranks(folder)
+    save_with_two_ranks(folder, whole_tensors())
     return folder
 
 
@@ -231,7 +231,7 @@ def test_rows_of_a_tensor_in_pieces_are_its_rows(sharded: Path) -> None:
 
 
 def test_a_tensor_sharded_by_columns_is_refused_by_name(tmp_path: Path) -> None:
-    save_with_two_ranks(tmp_path / "step-1", columns=True)
+    save_with_two_ranks(tmp_path / "step-1", whole_tensors(), columns=True)
     with pytest.raises(CheckpointUnsupported, match=r"layer\.even is sharded along another dimension .* use --full"):
         read_structure(LocalFiles(tmp_path / "step-1"))
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.files import local_files
@@ -24,6 +25,7 @@ from dflash_tui.harness.mapped import Maps
 from dflash_tui.harness.vocabulary import Vocabulary
 from dflash_tui.records.block import BlockRecord
 from tests.cases import OWN, all_are_expected, case_root, known
+from tests.checkpoints.sharded import save_with_two_ranks
 from tests.harness.world import Golden, golden, goldens, target_folder
 
 
@@ -62,12 +64,7 @@ def weights_in(folder: Path) -> Path:
 
 NAMES = {case.name for case in goldens(case_root(), OWN) if case.is_v1}
 ALL = list(containers())
-UNREADABLE = "distributed.checkpoint"
-SAME = [
-    c
-    for c in ALL
-    if c.source in NAMES and UNREADABLE not in c.expected["container"] and "refused" not in c.expected["family"]
-]
+SAME = [c for c in ALL if c.source in NAMES and "refused" not in c.expected["family"]]
 UPCAST = [c for c in SAME if "logits.safetensors" in str(c.expected["compare_logits_with"])]
 PLAIN = [c for c in SAME if c.expected.get("dtype") == "float32" and "draft_vocab" not in c.expected]
 REDUCED = [c for c in SAME if "draft_vocab" in c.expected]
@@ -107,6 +104,24 @@ def test_the_same_weights_give_the_same_blocks(container: Container, tmp_path: P
     original = Container("", case.folder / "model.safetensors", {})
     expected = blocks(*loaded(original, case, tmp_path / "original"), case)
     assert blocks(*loaded(container, case, tmp_path / "contained"), case) == expected
+
+
+@pytest.mark.parametrize("way", ["legacy", "one process", "two processes"])
+def test_what_torch_saves_now_gives_the_same_blocks(way: str, tmp_path: Path) -> None:
+    case = golden("v1-small")
+    weights = case.tensors("model")
+    folder = tmp_path / "step-7"
+    if way == "two processes":
+        save_with_two_ranks(folder, weights)
+    elif way == "one process":
+        save({"model": weights}, checkpoint_id=folder, no_dist=True)
+    else:
+        folder.mkdir()
+        torch.save({"model": weights}, folder / "checkpoint.pt", _use_new_zipfile_serialization=False)
+    pieces = [len(info.pieces) for info in read_structure(local_files(folder)).tensors.values()]
+    assert any(pieces) == (way == "two processes")
+    expected = blocks(*loaded(Container("", case.folder / "model.safetensors", {}), case, tmp_path / "original"), case)
+    assert blocks(*loaded(Container("", folder, {}), case, tmp_path / "contained"), case) == expected
 
 
 @pytest.mark.parametrize(
