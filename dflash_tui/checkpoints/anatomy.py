@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete, CheckpointUnsupported
 from dflash_tui.checkpoints.family import DRAFT_TO_TARGET, EMBEDDING, HEAD, TARGET_TO_DRAFT, Family, family_of
-from dflash_tui.checkpoints.files import Files, read_many
+from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.identity import own_names
 from dflash_tui.checkpoints.keys import canonical_name, canonical_tensors
-from dflash_tui.checkpoints.legacy import read_legacy_root
 from dflash_tui.checkpoints.opening import is_dcp, read_structure
 from dflash_tui.checkpoints.pickles import Opaque, Storage, Tensor, plain
 from dflash_tui.checkpoints.pickling import MAX_INT_BITS
 from dflash_tui.checkpoints.statedict import ARGS, storage_nbytes
 from dflash_tui.checkpoints.structure import Structure
-from dflash_tui.checkpoints.torchzip import read_root
 
 Kind = Literal["drafter", "embedding", "head", "verifier", "optimizer", "state", "other"]
 KINDS: tuple[Kind, ...] = ("drafter", "embedding", "head", "verifier", "optimizer", "state", "other")
@@ -78,12 +76,10 @@ class Anatomy:
 def read_anatomy(files: Files) -> Anatomy:
     """What the checkpoint that these files are consists of. What can't be read as a checkpoint has its files as
     pieces, and a `problem`. Raises only what the backing raises."""
-    files = _Remembered(files)
     sizes = {name: files.size(name) for name in files.names()}
     total = sum(sizes.values())
     try:
         structure = read_structure(files)
-        root = _root(files, structure)
     except CheckpointError as error:
         incomplete = isinstance(error, CheckpointIncomplete)
         return Anatomy(total, None, str(error), "unknown", (), (), _files(sizes), incomplete=incomplete)
@@ -92,7 +88,7 @@ def read_anatomy(files: Files) -> Anatomy:
     except CheckpointUnsupported as error:
         kinds, family, problem = {}, "unknown", str(error)
     tensors = tuple(_tensors(structure, kinds))
-    entries, extras = _items(structure) if is_dcp(structure.files[0]) else _entries(structure, root)
+    entries, extras = _items(structure) if is_dcp(structure.files[0]) else _entries(structure)
     own = sum(sizes.get(name, 0) for name in structure.files)
     frame = own - sum(piece.nbytes for piece in (*tensors, *entries))
     if frame > 0:
@@ -110,13 +106,6 @@ def kind_of_entry(name: str) -> Kind:
 
 def _files(sizes: Mapping[str, int]) -> tuple[Piece, ...]:
     return tuple(Piece(name, size, kind_of_entry(name)) for name, size in sizes.items())
-
-
-def _root(files: Files, structure: Structure) -> Any:
-    """What the file with the weights holds, where that is one torch file."""
-    if structure.container == "torch zip":
-        return read_root(files, structure.files[0])[0]
-    return read_legacy_root(files, structure.files[0]) if structure.container == "torch legacy" else None
 
 
 def _kinds(structure: Structure) -> tuple[dict[str, Kind], Family]:
@@ -149,8 +138,9 @@ def _tensors(structure: Structure, kinds: Mapping[str, Kind]) -> Iterable[Piece]
         seen.add(place)
 
 
-def _entries(structure: Structure, root: Any) -> tuple[tuple[Piece, ...], dict[str, Any]]:
+def _entries(structure: Structure) -> tuple[tuple[Piece, ...], dict[str, Any]]:
     """What a torch file holds beside the model's tensors, by top-level key: (pieces, those that are plain data)."""
+    root = structure.root
     if not isinstance(root, dict):
         return (), {}
     namespace = structure.namespace
@@ -254,34 +244,3 @@ def _storages(value: Any, seen: set[str]) -> int:
             else:
                 pending.extend((item.state,) if isinstance(item, Opaque) else item)
     return nbytes
-
-
-class _Remembered:
-    """The same files, with what was read once not read again: the structure and the entries are read one after the
-    other, and a far file's end and pickle need to travel only once."""
-
-    def __init__(self, files: Files) -> None:
-        self._files = files
-        self._names: list[str] | None = None
-        self._sizes: dict[str, int] = {}
-        self._pieces: dict[tuple[str, int, int], bytes] = {}
-
-    def names(self) -> list[str]:
-        if self._names is None:
-            self._names = self._files.names()
-        return list(self._names)
-
-    def size(self, name: str) -> int:
-        if name not in self._sizes:
-            self._sizes[name] = self._files.size(name)
-        return self._sizes[name]
-
-    def read(self, name: str, offset: int, length: int) -> bytes:
-        return self.read_many(name, [(offset, length)])[0]
-
-    def read_many(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        absent = [item for item in dict.fromkeys(ranges) if (name, *item) not in self._pieces]
-        if absent:
-            for (offset, length), data in zip(absent, read_many(self._files, name, absent), strict=True):
-                self._pieces[name, offset, length] = data
-        return [self._pieces[name, offset, length] for offset, length in ranges]

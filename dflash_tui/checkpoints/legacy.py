@@ -57,6 +57,7 @@ def read_legacy(files: Files, file: str) -> Structure:
             (file, f"{key} {layout.storages[key].kind} {place.offset}", place.nbytes, None)
             for key, place in layout.places.items()
         ),
+        root=layout.root,
         **words(layout.root, file),
     )
 
@@ -72,11 +73,6 @@ def legacy_extent(files: Files, file: str) -> int:
 def read_legacy_words(files: Files, file: str) -> dict[str, Any]:
     """Only `args`, `step` and their `sources` of a legacy file (for a trainer state that lies beside weights)."""
     return words(_read_layout(files, file).root, file)
-
-
-def read_legacy_root(files: Files, file: str) -> Any:
-    """What the file's object is, as `pickles` describes it."""
-    return _read_layout(files, file).root
 
 
 def _read_layout(files: Files, file: str) -> _Layout:

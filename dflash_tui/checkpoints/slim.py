@@ -21,6 +21,8 @@ LEAVABLE = frozenset((EMBEDDING, HEAD))
 _NEVER_READ = "verifier_lm_head.weight"
 _INDEX = ".index.json"
 
+_HEADERS, _FRAME = 512, 1 << 14  # bytes that a new file may spend on each tensor and on itself
+
 _WHY: dict[Kind, str] = {
     "optimizer": "optimizer state, of use to the training alone",
     "state": "state of the training, of use to it alone",
@@ -93,6 +95,11 @@ def slim(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:
     if spare:
         left.append(Left("parts of storages", spare, "other", "no tensor of the model uses them"))
     total = sum(files.size(file) for file in structure.files)
+    if output.size > total + len(tensors) * _HEADERS + _FRAME:
+        raise CheckpointUnsupported(
+            f"{structure.files[0]}: a slim copy would have {output.size} bytes, more than the {total} of its files, of "
+            "which some are then several tensors at once"
+        )
     if not any(item.nbytes for item in left):
         left = []
     return Slim(output, kept, tuple(left), total, structure.step)

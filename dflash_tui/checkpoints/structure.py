@@ -86,6 +86,7 @@ class Structure:
     `container` names the format; `namespace` is the top-level key that held the weights ("" when flat); `tensors` are
     the model's by their raw names, never the optimizer's. `args` is plain data of the trainer's own arguments, `step`
     its step counter; `sources` says where each of the two was read. `directory` lists what a quick identity hashes.
+    `root` is all that one torch file says it holds (see `pickles`); None of other containers.
     """
 
     container: str
@@ -96,6 +97,7 @@ class Structure:
     step: int | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     directory: tuple[DirectoryLine, ...] = ()
+    root: Any = field(default=None, repr=False, compare=False)
 
 
 def c_strides(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -52,6 +52,7 @@ def read_torch_zip(files: Files, file: str) -> Structure:
         files=(file,),
         namespace=namespace,
         directory=directory_lines(directory),
+        root=root,
         **words(root, file),
     )
 

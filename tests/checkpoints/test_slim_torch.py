@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -26,6 +27,7 @@ from dflash_tui.checkpoints.slim import Slim, slim
 from dflash_tui.checkpoints.slim_torch import torch_output
 from dflash_tui.checkpoints.structure import TensorInfo
 from tests.checkpoints.composed import composed, is_in_order, slim_copy
+from tests.checkpoints.sharded import save_with_two_ranks, whole_tensors
 from tests.checkpoints.test_torch_files import awkward_tensors, raw
 
 STATE = {"optimizer": {"state": {0: {"exp_avg": torch.ones(900)}}, "param_groups": [{"lr": 1e-3}]}}
@@ -185,6 +187,34 @@ def test_a_realistic_slim_copy_is_its_weights_and_hardly_more(tmp_path: Path) ->
     tensors = {f"layers.{i}.weight": torch.randn(300, 70).bfloat16() for i in range(60)}
     made, _ = slimmed(tmp_path, {"model": tensors, "step": 4000, **STATE})
     assert made.output.size <= 1.01 * sum(piece.nbytes for piece in made.kept)
+
+
+def test_what_two_ranks_saved_in_pieces_becomes_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slim_zip, "CUT", 64)
+    save_with_two_ranks(tmp_path / "step-31")
+    made, copy = slim_copy(LocalFiles(tmp_path / "step-31"), tmp_path / "slim")
+    found = loaded(copy.root / "checkpoint.pt")
+    assert set(found["model"]) == set(whole_tensors())
+    assert_same({name: found["model"][name] for name in whole_tensors()}, whole_tensors())
+    assert found["step"] == 31
+    with zipfile.ZipFile(copy.root / "checkpoint.pt") as archive:
+        assert archive.testzip() is None
+    assert {item.kind for item in made.left} == {"optimizer"}
+
+
+def test_torch_shards_become_one_file(tmp_path: Path) -> None:
+    tensors = {f"layers.{i}.weight": torch.randn(40 + i) for i in range(6)}
+    names = [f"pytorch_model-0000{i + 1}-of-00002.bin" for i in range(2)]
+    where = {name: names[i % 2] for i, name in enumerate(tensors)}
+    for shard in names:
+        torch.save({name: tensors[name] for name in tensors if where[name] == shard}, tmp_path / shard)
+    index = {"metadata": {}, "weight_map": where}
+    (tmp_path / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+    made, copy = slim_copy(LocalFiles(tmp_path), tmp_path / "slim")
+    assert made.output.name == "pytorch_model.bin"
+    assert is_in_order(made.output)
+    found = loaded(copy.root / "pytorch_model.bin")
+    assert_same({name: found[name] for name in tensors}, tensors)
 
 
 @st.composite
