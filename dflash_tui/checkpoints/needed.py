@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.names import is_temporary
 from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_dcp, is_weights_name, weight_file
+from dflash_tui.checkpoints.slim_sidecar import is_sidecar
 
 _INDEX = ".index.json"
 _DESCRIPTION = re.compile(
@@ -36,7 +37,7 @@ def evaluation_files(names: Sequence[str]) -> tuple[str, ...]:
 
 def _describes(name: str) -> bool:
     base = posixpath.basename(name)
-    return bool(_DESCRIPTION.match(base)) and not _OF_TEXT.match(base)
+    return bool(_DESCRIPTION.match(base)) and not _OF_TEXT.match(base) and not is_sidecar(base)
 
 
 def _parts(main: str, where: str, names: Sequence[str]) -> list[str]:

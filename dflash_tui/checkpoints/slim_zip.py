@@ -113,6 +113,8 @@ def _add(layout: _Layout, record: Record) -> None:
         for piece in _cut(extent, layout.position):
             layout.range(piece)
             lengths.append(piece.nbytes)
+    if crc is None:
+        layout.literal(_descriptor(nbytes))
     layout.entries.append(_Entry(name, nbytes, offset, crc, first, tuple(lengths)))
 
 
@@ -143,6 +145,11 @@ def _local_header(name: bytes, nbytes: int, crc: int | None, offset: int) -> byt
         len(name), len(extra),
     )  # fmt: skip
     return fixed + name + extra
+
+
+def _descriptor(nbytes: int) -> bytes:
+    """What stands behind data whose CRC-32 its local header lacks: not known here either, the directory has it."""
+    return struct.pack("<4sIQQ" if nbytes >= _FULL32 else "<4sIII", b"PK\x07\x08", 0, nbytes, nbytes)
 
 
 def _directory(entries: Sequence[_Entry], start: int, crcs: Sequence[int]) -> bytes:

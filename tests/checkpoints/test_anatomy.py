@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from dflash_tui.checkpoints.anatomy import Anatomy, Piece, kind_of_entry, read_anatomy
 from dflash_tui.checkpoints.files import LocalFiles
@@ -86,6 +86,7 @@ def test_the_head_of_a_reduced_vocabulary_is_the_drafters(tmp_path: Path) -> Non
     assert "lm_head.weight" in {piece.name for piece in made.kept}
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled")
 @pytest.mark.parametrize("nested", [False, True])
 def test_a_dcp_folder_is_told_apart_by_its_items(tmp_path: Path, nested: bool) -> None:
     model = body()
@@ -95,7 +96,7 @@ def test_a_dcp_folder_is_told_apart_by_its_items(tmp_path: Path, nested: bool) -
         "global_step": 12,
         "args": {"block_size": 16},
     }
-    dcp.save({"app": state} if nested else state, checkpoint_id=tmp_path / "step-12", no_dist=True)
+    save({"app": state} if nested else state, checkpoint_id=tmp_path / "step-12", no_dist=True)
     files = LocalFiles(tmp_path / "step-12")
     anatomy = read_anatomy(files)
     assert anatomy.problem == ""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
+import subprocess
 import zipfile
 import zlib
 from collections import OrderedDict
@@ -177,6 +180,19 @@ def test_a_source_without_checksums_gets_right_ones(tmp_path: Path, monkeypatch:
         at += segment.nbytes
 
 
+@pytest.mark.parametrize("stated", [True, False])
+def test_another_zip_program_finds_nothing_wrong(tmp_path: Path, stated: bool) -> None:
+    if shutil.which("unzip") is None:
+        (pytest.fail if os.environ.get("DFLASH_REQUIRE_ALL") == "1" else pytest.skip)("there is no unzip here")
+    torch.serialization.set_crc32_options(stated)
+    try:
+        _, path = slimmed(tmp_path, {"model": {f"t{i}": torch.randn(100 + i) for i in range(5)}, **STATE})
+    finally:
+        torch.serialization.set_crc32_options(True)
+    done = subprocess.run(["unzip", "-t", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_checksums_of_the_source_are_stated_and_nothing_is_left_to_be_found_out(tmp_path: Path) -> None:
     made, _ = slimmed(tmp_path, {"model": {f"t{i}": torch.randn(100 + i) for i in range(9)}, **STATE})
     assert all(segment.crc is not None for segment in made.output.segments if isinstance(segment, Range))
@@ -191,7 +207,7 @@ def test_a_realistic_slim_copy_is_its_weights_and_hardly_more(tmp_path: Path) ->
 
 def test_what_two_ranks_saved_in_pieces_becomes_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slim_zip, "CUT", 64)
-    save_with_two_ranks(tmp_path / "step-31")
+    save_with_two_ranks(tmp_path / "step-31", whole_tensors())
     made, copy = slim_copy(LocalFiles(tmp_path / "step-31"), tmp_path / "slim")
     found = loaded(copy.root / "checkpoint.pt")
     assert set(found["model"]) == set(whole_tensors())
