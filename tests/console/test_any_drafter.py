@@ -9,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.evaluate import evaluate
@@ -128,6 +130,24 @@ async def test_shards_come_with_their_index(tiny: Bench) -> None:
     assert {path.name for path in linked(tiny, done.run_id).iterdir()} == {
         "config.json", "model.safetensors.index.json", *shards,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("way", ["legacy", "distributed"])
+async def test_what_only_torch_wrote_is_evaluated_and_known_as_the_same_weights(tiny: Bench, way: str) -> None:
+    plain = await evaluate(tiny.console, model=f"lab:{published(tiny, tiny.root / 'lab' / 'models' / 'z-lab')}")
+    folder = published(tiny, tiny.root / "lab" / "models" / way)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    if way == "legacy":
+        torch.save({"model": weights}, folder / "checkpoint.pt", _use_new_zipfile_serialization=False)
+    else:
+        save({"app": {"model": weights, "optim": {"m": torch.ones(9)}}}, checkpoint_id=folder, no_dist=True)
+    known = await evaluate(tiny.console, model=f"lab:{folder}")
+    assert (known.existing, known.run_id) == (True, plain.run_id)
+    done = await evaluate(tiny.console, model=f"lab:{folder}", again=True)
+    names = {"config.json", *({"checkpoint.pt"} if way == "legacy" else {".metadata", "__0_0.distcp"})}
+    assert {path.name for path in linked(tiny, done.run_id).iterdir()} == names
+    assert done.evaluation.pooled == plain.evaluation.pooled
 
 
 async def test_what_answers_for_a_drafter_of_no_training_is_no_answer_for_its_checkpoint(tiny: Bench) -> None:

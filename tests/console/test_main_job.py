@@ -12,6 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts import baselines, reattach
@@ -259,6 +262,16 @@ async def test_the_same_weights_under_another_step_are_not_evaluated_again_and_i
     assert plan.lines[0].startswith("step 5000 of slammed5")
     again = await evaluate(tiny.console, step=4000)
     assert "SAME_WEIGHTS_OTHER_FILE" not in {item.code for item in caveats_of(again.evaluation)}
+
+
+async def test_a_distributed_checkpoint_of_the_training_is_brought_and_known_as_the_same_weights(tiny: Bench) -> None:
+    first = await evaluate(tiny.console)
+    model = load_file(tiny.lab.case.folder / "model.safetensors")
+    state = {"model": model, "optimizer": {"m": torch.ones(9)}, "step": 5000}
+    save(state, checkpoint_id=tiny.workspace / "checkpoints" / "step_5000", no_dist=True)
+    done = await evaluate(tiny.console)
+    assert (done.existing, done.run_id) == (True, first.run_id)
+    assert tiny.of(happened.PlanMade)[-1].lines[0].startswith("step 5000 of slammed5")
 
 
 async def test_what_has_no_common_parts_is_said_once_and_stays_compared_on_everything(tiny: Bench) -> None:

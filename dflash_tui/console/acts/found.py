@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dflash_tui.checkpoints.dcp_metadata import METADATA
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
 from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.needed import evaluation_files
@@ -113,7 +114,7 @@ async def _in_folder(host: Host, folder: str) -> Found:
     except CheckpointIncomplete:
         hint = await _snapshots(host, folder)
         raise ConsoleError(
-            f"{host.name}:{folder}: no weights in it; expected *.safetensors, *.bin or *.pt{hint}"
+            f"{host.name}:{folder}: no weights in it; expected *.safetensors, *.bin, *.pt or .metadata{hint}"
         ) from None
     except CheckpointError as error:
         raise ConsoleError(f"{host.name}:{folder}: {error}") from error
@@ -123,8 +124,8 @@ async def _in_folder(host: Host, folder: str) -> Found:
 
 
 async def _files(host: Host, folder: str) -> dict[str, Stat]:
-    """The files of a folder by name; a link to a file (as in the Hugging Face cache) is what it leads to, one to
-    nothing is none."""
+    """The files of a folder by name, hidden ones only where they describe a distributed checkpoint; a link to a file
+    (as in the Hugging Face cache) is what it leads to, one to nothing is none."""
     found: dict[str, Stat] = {}
     for entry in await host.list(folder):
         stat = entry.stat
@@ -133,7 +134,7 @@ async def _files(host: Host, folder: str) -> dict[str, Stat]:
                 stat = await host.stat(posixpath.join(folder, entry.name))
             except FileMissing:
                 continue
-        if stat.kind == "file" and not entry.name.startswith("."):
+        if stat.kind == "file" and (not entry.name.startswith(".") or entry.name == METADATA):
             found[entry.name] = stat
     return found
 
