@@ -31,16 +31,16 @@ _OTHER, _GONE = 75, 76
 _LOOK = """
 claim=$1
 [ -e "$claim" ] || exit 0
-at=$(stat -c %Y "$claim" 2>/dev/null || stat -f %m "$claim") || exit 0
+at=$(stat -c %Y "$claim" 2>&- || stat -f %m "$claim") || exit 0
 echo "$(($(date +%s) - at)) $at"
 head -c 4096 "$claim"
 """
 _SET = f"""
 claim=$1 expected=$2 mine=$3
 exec 9>>"$claim" || exit 4
-if command -v flock >/dev/null 2>&1; then flock 9 || exit 4; fi
-held=$(stat -L -c %i /proc/self/fd/9 2>/dev/null)
-[ -z "$held" ] || [ "$held" = "$(stat -c %i "$claim" 2>/dev/null)" ] || exit {_GONE}
+if [ -n "$(command -v flock)" ]; then flock 9 || exit 4; fi
+held=$(stat -L -c %i /proc/self/fd/9 2>&-)
+[ -z "$held" ] || [ "$held" = "$(stat -c %i "$claim" 2>&-)" ] || exit {_GONE}
 [ "$(cat "$claim")" = "$expected" ] || exit {_OTHER}
 if [ -z "$mine" ]; then exec rm -f "$claim"; fi
 if [ "$mine" = "$expected" ]; then exec touch "$claim"; fi

@@ -24,8 +24,8 @@ _VERSION = 1
 _NAME_BYTES = 120
 _LARGEST = 16 << 20
 _OURS = re.compile(r"\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal)")
-_APPEND = """lines=$(cat) && [ -n "$lines" ] && printf '\\n%s\\n' "$lines" >>"$1" """
-"""What came whole is added, after a newline that ends what did not."""
+_APPEND = """lines=$(cat) && [ -n "$lines" ] && [ -e "$1" ] && printf '\\n%s\\n' "$lines" >>"$1" """
+"""What came whole is added, after a newline that ends what did not; to a journal that is still there."""
 
 
 def plan_id(host: str, folder: str, sources: Mapping[str, Identity], output: Output) -> str:

@@ -29,9 +29,10 @@ class Keeper:
         """A line for a journal: written soon."""
         self._lines[journal].append(line)
 
-    def forget(self, journal: str) -> None:
-        """A journal is begun anew: what was to be added to the old one is not."""
-        self._lines.pop(journal, None)
+    async def forget(self, journal: str) -> None:
+        """A journal is begun anew, or goes: what was to be added to it is not."""
+        async with self._turn:
+            self._lines.pop(journal, None)
 
     async def flush(self) -> None:
         """Write what is to be written now. It only spares work later: a destination that can't is left in peace."""

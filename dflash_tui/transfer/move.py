@@ -240,7 +240,7 @@ class _Transfer:
             self._meter.route("same host")
             self._meter.at(self._have(), self._have())
             return
-        if piece.at and not piece.seen:
+        if not piece.seen_until(piece.at):
             self._prover.begin(piece)
         while piece.at < piece.file.size or not piece.file.size:
             await self._leg(piece)
@@ -359,6 +359,8 @@ class _Transfer:
 
     async def _remove_old_pieces(self) -> None:
         """The names are given: pieces of what wanted them before, other versions of the source too, are of no use."""
+        for piece in self._pieces:
+            await piece.end()
         names = [posixpath.split(piece.final) for piece in self._pieces]
         for folder in self._folders():
             entries = [entry.name for entry in await self._destination.list(folder)]

@@ -44,7 +44,11 @@ class Piece:
     @property
     def seen(self) -> bool:
         """Whether the hash of every chunk is known from when it passed."""
-        return all(number in self.known.chunks for number in range(self.chunks))
+        return self.seen_until(self.file.size)
+
+    def seen_until(self, at: int) -> bool:
+        """The same of the chunks before byte `at`."""
+        return all(number in self.known.chunks for number in range(-(-at // CHUNK)))
 
     @property
     def passed(self) -> int:
@@ -88,7 +92,7 @@ class Piece:
             self.known.forget_from(at // CHUNK)
         # A file of one chunk is begun anew anyway.
         if fresh and self.file.size > CHUNK:
-            self._keeper.forget(self._journal)
+            await self._keeper.forget(self._journal)
             first = header(
                 self.file.plan_id, self.file.name, self.file.size, self._plan.source, self._plan.source_folder,
                 self.file.sources,
@@ -142,7 +146,11 @@ class Piece:
             raise ReadShort(f"{self._source.name}:{segment.file} gave {left:,} bytes too few")
         return crc
 
-    async def remove(self, part: bool = True) -> None:
-        """Give the disk back, as far as the destination can be reached."""
-        self._keeper.forget(self._journal)
-        await self._destination.run(["rm", "-f", *([self.part] if part else []), self._journal], check=False)
+    async def remove(self) -> None:
+        """Remove the part and its journal."""
+        await self._keeper.forget(self._journal)
+        await self._destination.run(["rm", "-f", self.part, self._journal], check=False)
+
+    async def end(self) -> None:
+        """Nothing more is kept of it."""
+        await self._keeper.forget(self._journal)

@@ -13,7 +13,7 @@ _NAME = f"""
 part=$1 final=$2 size=$3 alone=$4
 if [ -n "$alone" ]; then
   exec 9<"$part" || exit 4
-  if command -v flock >/dev/null 2>&1; then flock -n 9 || exit {_CHANGED}; fi
+  if [ -n "$(command -v flock)" ]; then flock -n 9 || exit {_CHANGED}; fi
 fi
 [ "$(wc -c <"$part")" -eq "$size" ] || exit {_CHANGED}
 ln "$part" "$final" || exit 5

@@ -13,13 +13,13 @@ from dflash_tui.transfer.errors import NoSpace
 _LOOK = f"""
 folder=$1 top=$2 live=$3
 shift 3
-for part; do echo "part $(stat -c '%b %B' "$part" 2>/dev/null || echo 0 512)"; done
+for part; do echo "part $(stat -c '%b %B' "$part" 2>&- || echo 0 512)"; done
 [ -n "$top" ] || exit 0
 near=$folder
 while [ -n "$near" ] && [ ! -e "$near" ]; do near=${{near%/*}}; done
 device=$(stat -L -c %d "${{near:-/}}") || exit 0
 now=$(date +%s)
-find "$top" -xdev -maxdepth 3 -type f -name {CLAIM} 2>/dev/null | while read -r claim; do
+find "$top" -xdev -maxdepth 3 -type f -name {CLAIM} 2>&- | while read -r claim; do
   at=${{claim%/*}}
   [ "$at" != "$folder" ] || continue
   [ "$(stat -c %d "$claim")" = "$device" ] || continue
