@@ -24,6 +24,8 @@ _DIRECT_LEG = 32 * CHUNK
 _WORTH = 1.15
 """So many times faster must the joined programs be: what passes here is proven on its way, and is read only once."""
 
+_CHANGED = 1.4
+
 Wanted = Literal["relay", "direct", "auto"]
 Direct = Callable[[], Awaitable["DirectRoute | str"]]
 """Finds the way from the source to the destination, or says why there is none (`direct.reachable`)."""
@@ -40,6 +42,7 @@ class RouteChooser:
         self, source: Host, destination: Host, wanted: Wanted, direct: Direct | None = None, rates: Rates | None = None
     ) -> None:
         self.rates: dict[Route, float] = dict(rates or {})
+        self._remembered = dict(self.rates)
         self.notes: list[str] = []
         self._source, self._destination, self._wanted = source, destination, wanted
         self._find: Direct | None = direct if wanted != "relay" else None
@@ -92,7 +95,13 @@ class RouteChooser:
             return
         if isinstance(engine, JoinedEngine):
             seconds -= engine.started_seconds
-        self.rates[engine.route] = nbytes / max(seconds, 1e-3)
+        rate = nbytes / max(seconds, 1e-3)
+        if (before := self._remembered.pop(engine.route, None)) and not 1 / _CHANGED < rate / before < _CHANGED:
+            # Another network, or another limit: what was remembered of the others is no more to be compared with.
+            for route in self._remembered:
+                self.rates.pop(route, None)
+            self._remembered.clear()
+        self.rates[engine.route] = rate
 
     def failed(self, engine: Engine, sentence: str) -> bool:
         """See `Chooser.failed`. The relay is the last one, unless only the direct way is wanted."""
