@@ -284,6 +284,6 @@ def test_refuses_what_is_no_target(text: str) -> None:
 
 
 def test_asyncssh_is_not_imported_before_a_connection() -> None:
-    modules = "dflash_tui.hosts.ssh, dflash_tui.hosts.container, dflash_tui.transfer.relay"
+    modules = "dflash_tui.hosts.ssh, dflash_tui.hosts.container, dflash_tui.transfer.move"
     code = f"import sys, {modules}; sys.exit(int('asyncssh' in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

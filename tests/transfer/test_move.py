@@ -26,8 +26,8 @@ from dflash_tui.transfer.errors import (
     TransferCut,
     TransferError,
 )
-from dflash_tui.transfer.plan import make_plan
 from dflash_tui.transfer.move import Moved, TransferProgress, move
+from dflash_tui.transfer.plan import make_plan
 from tests.pct import Pct
 from tests.sshd import Sshd, need, running_sshd
 
