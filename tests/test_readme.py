@@ -31,6 +31,7 @@ ANSWERS: dict[str, type] = {
     "capture": answers.CaptureAnswer,
     "stop": answers.StopAnswer,
     "clean": answers.CleanAnswer,
+    "prune": answers.PruneAnswer,
     "runs": answers.Runs,
     "show": answers.Show,
     "logs": answers.Logs,

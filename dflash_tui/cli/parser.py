@@ -76,6 +76,12 @@ def build_parser() -> argparse.ArgumentParser:
     clean = command("clean", commands.online("clean"), "remove what is left on the evaluation host beside its runs")
     clean.add_argument("--dry-run", action="store_true", help="print what would go, and remove nothing")
     clean.add_argument("--checkpoints", action="store_true", help="fetched checkpoints, too: they can be fetched again")
+    prune = command(
+        "prune", commands.online("prune"), "remove old fetched checkpoints of the training: first say which"
+    )
+    prune.add_argument("--keep", type=_kept, metavar="N", help="the N newest stay (default 3; 1 with --older-than)")
+    prune.add_argument("--older-than", type=_days, metavar="DAYS", help="those that were saved later stay")
+    prune.add_argument("--yes", action="store_true", help="remove them; without it nothing is removed")
     command("runs", commands.offline("runs"), "runs and pins kept on this workstation")
     show = command(
         "show", commands.kept_run("show"), "one result with its caveats; of a run that still runs, when it ends"
@@ -118,6 +124,20 @@ def _block_size(text: str) -> int:
 
 def _lines(text: str) -> int:
     return _whole(text, 1, 1_000_000)
+
+
+def _kept(text: str) -> int:
+    return _whole(text, 1, 1_000_000)
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days <= 36500:
+        raise argparse.ArgumentTypeError(f"found {text[:40]!r}, expected a number of days from 0 to 36500")
+    return days
 
 
 def _step(text: str) -> int:

@@ -77,12 +77,24 @@ class Status:
 
 
 @dataclass(frozen=True)
+class ListedCheckpoint(SavedCheckpoint):
+    """A checkpoint with what only the command asks for. `age` in seconds by its host's clock; `weights_size`: bytes of
+    the drafter's own tensors, about what a slim copy has (null: they can't be told, `weights_problem` why); `sha256` of
+    its file with the weights, known of a copy of the whole file at the evaluation host, null without one."""
+
+    age: float | None = None
+    weights_size: int | None = None
+    weights_problem: str = ""
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
 class Checkpoints:
     """``checkpoints``: every checkpoint under the watched folder, newest last."""
 
     host: str
     root: str
-    checkpoints: tuple[SavedCheckpoint, ...]
+    checkpoints: tuple[ListedCheckpoint, ...]
 
 
 @dataclass(frozen=True)
@@ -161,6 +173,19 @@ class StopAnswer:
 class CleanAnswer:
     """``clean``: what has gone from below `root` (with `dry_run`: would go), and what looks like it and stays, each
     with its reason; `bytes` that the disk gets back."""
+
+    host: str
+    root: str
+    dry_run: bool
+    found: tuple[Leftover, ...]
+    kept: tuple[Kept, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class PruneAnswer:
+    """``prune``: which fetched checkpoints below `root` have gone (with `dry_run`: would go), and what stays, each with
+    its reason; `bytes` that the disk gets back."""
 
     host: str
     root: str

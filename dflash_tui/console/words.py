@@ -70,6 +70,8 @@ def _lines(answer: Any) -> Iterable[str]:
             return [f"{answer.run_id}: {answer.state}; what it has measured lies in {answer.host}:{answer.run_dir}"]
         case answers.CleanAnswer():
             return _cleaned(answer)
+        case answers.PruneAnswer():
+            return _pruned(answer)
         case answers.Runs():
             return _runs(answer)
         case answers.Show():
@@ -193,7 +195,20 @@ def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:
     yield f"{answer.host}:{answer.root}"
     for item in answer.checkpoints:
         step = "?" if item.step is None else str(item.step)
-        yield f"{step:>10}  {megabytes(item.size):>10}  {item.completeness:10} {item.path}  {item.reason}".rstrip()
+        age = "" if item.age is None else ago(max(0.0, item.age))
+        weights = "" if item.weights_size is None else f"weights {megabytes(item.weights_size)}"
+        cells = f"{step:>10}  {age:>10}  {megabytes(item.size):>10}  {weights:17}  {item.completeness:10}"
+        why = "; ".join(text for text in (item.reason, item.weights_problem) if text)
+        yield f"{cells} {_hash(item):19}  {item.path}  {why}"
+
+
+def _hash(item: answers.ListedCheckpoint) -> str:
+    """The beginning of what tells this content, and of what kind that is."""
+    if item.sha256:
+        return f"sha256 {item.sha256[:12]}"
+    if item.quick_id:
+        return f"quick {item.quick_id.partition('-')[2][:12]}"
+    return ""
 
 
 def _entry(entry: answers.Entry) -> Iterable[str]:
@@ -273,6 +288,17 @@ def _cleaned(answer: answers.CleanAnswer) -> Iterable[str]:
         yield f"{stays.path}  stays: {stays.reason}"
     what = "would go" if answer.dry_run else "gone"
     yield f"{counted(len(answer.found), 'leftover')} {what} from {answer.host}:{answer.root}, {megabytes(answer.bytes)}"
+
+
+def _pruned(answer: answers.PruneAnswer) -> Iterable[str]:
+    for item in answer.found:
+        yield f"{item.path}  {item.kind}, {megabytes(item.bytes)}: {item.reason}"
+    for stays in answer.kept:
+        yield f"{stays.path}  stays: {stays.reason}"
+    what = "would go" if answer.dry_run else "gone"
+    yield f"{counted(len(answer.found), 'thing')} {what} from {answer.host}:{answer.root}, {megabytes(answer.bytes)}"
+    if answer.dry_run and answer.found:
+        yield "nothing was removed; dflash-tui prune --yes removes them"
 
 
 def _runs(answer: answers.Runs) -> Iterable[str]:

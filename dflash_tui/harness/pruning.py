@@ -284,7 +284,7 @@ def _alive(path: str) -> bool:
             fields = stream.read().rpartition(")")[2].split()
     except (OSError, ValueError, TypeError, KeyError):
         return False
-    return int(fields[19]) == record.get("start_ticks")
+    return bool(int(fields[19]) == record.get("start_ticks"))
 
 
 def main(request: str) -> None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from dflash_tui.checkpoints.anatomy import read_anatomy
 from dflash_tui.checkpoints.complete import completeness
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.identity import quick_id
@@ -85,6 +86,7 @@ class CheckpointLister:
         self._undecided: dict[str, float] = {}
         self._folders: dict[str, _Folder] = {}
         self._fresh: set[str] = set()
+        self._weights: dict[str, tuple[FileStats, tuple[int | None, str]]] = {}
         self._texts: dict[str, tuple[Stat, Pointer | None]] = {}
         self._looks = 0
         self._one_at_a_time = asyncio.Lock()
@@ -108,7 +110,7 @@ class CheckpointLister:
             pointers = await self._pointers(entries)
             checkpoints = [await self._judge(item, entries, pointers, now) for item in found]
             listed = {item.path for item in found}
-            for known in (self._judged, self._seen, self._undecided):
+            for known in (self._judged, self._seen, self._undecided, self._weights):
                 for path in known.keys() - listed:
                     del known[path]
             return tuple(checkpoints)
@@ -128,6 +130,28 @@ class CheckpointLister:
             found = await self.look(host_clock)
             changing |= {path for path in waiting if path in self._seen and self._seen[path].files != before[path]}
         return found
+
+    def stats(self, checkpoint: SavedCheckpoint) -> dict[str, Stat]:
+        """The stats of a listed checkpoint's files by relative name, as they were last seen."""
+        seen = self._seen.get(checkpoint.path)
+        return dict(seen.files) if seen is not None else {}
+
+    async def weights_size(self, checkpoint: SavedCheckpoint) -> tuple[int | None, str]:
+        """Bytes of the drafter's own tensors in a listed checkpoint; None, and why, where that can't be told. Its
+        structure is read once as long as it stays the same. Raises HostError."""
+        seen = self._seen.get(checkpoint.path)
+        if seen is None:
+            return None, ""
+        known = self._weights.get(checkpoint.path)
+        if known is None or known[0] != seen.files:
+            remote = RemoteFiles(self._host, checkpoint.folder, {name: stat.size for name, stat in seen.files})
+            try:
+                anatomy = await asyncio.to_thread(read_anatomy, remote)
+                told = (anatomy.weights or None, anatomy.problem)
+            except CheckpointError as error:
+                told = (None, str(error))
+            known = self._weights[checkpoint.path] = (seen.files, told)
+        return known[1]
 
     def _waited_for(self, found: Sequence[SavedCheckpoint], wait: Wait, now: float) -> set[str]:
         """The undecided checkpoints that would be taken if they were whole, and will soon be known to be."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import posixpath
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts import baselines, external, reattach, references
+from dflash_tui.console.acts import baselines, external, reattach, references, saved
 from dflash_tui.console.acts import capture as capturing
 from dflash_tui.console.acts import clean as cleaning
 from dflash_tui.console.acts import evaluate as evaluating
 from dflash_tui.console.acts import fetch as fetching
+from dflash_tui.console.acts import prune as pruning
 from dflash_tui.console.acts import stop as stopping
 from dflash_tui.console.acts.carry import Evaluated
 from dflash_tui.console.acts.shown import baseline_or_notice
@@ -24,6 +26,7 @@ from dflash_tui.console.answers import (
     FetchAnswer,
     LeftAtSource,
     Logs,
+    PruneAnswer,
     Status,
     StopAnswer,
     entry,
@@ -90,7 +93,7 @@ def _trouble(progress: Progress, now: float) -> tuple[str, ...]:
 
 async def checkpoints(console: Console, arguments: argparse.Namespace) -> Checkpoints:
     """Every checkpoint of the training. A folder that can't be listed is an error, not an empty one."""
-    found = fetching.listed(await fetching.snapshot_of(console))
+    found = await saved.checkpoints(console)
     return Checkpoints(console.training_host.name, console.config.training.checkpoints, found)
 
 
@@ -203,6 +206,14 @@ async def clean(console: Console, arguments: argparse.Namespace) -> CleanAnswer:
     return CleanAnswer(host, root, arguments.dry_run, done.found, done.kept, freed)
 
 
+async def prune(console: Console, arguments: argparse.Namespace) -> PruneAnswer:
+    """Take away old fetched checkpoints, or say which these would be."""
+    done = await pruning.prune(console, keep=arguments.keep, older_than_days=arguments.older_than, remove=arguments.yes)
+    freed = sum(item.bytes for item in done.found)
+    root = posixpath.join(console.evaluation.root, "checkpoints", console.config.training.name)
+    return PruneAnswer(console.evaluation_host.name, root, not arguments.yes, done.found, done.kept, freed)
+
+
 async def live_now(console: Console) -> dict[str, Any] | None:
     """The training's newest logged step as it is now; None, and a notice, when it can't be read."""
     try:
@@ -254,5 +265,6 @@ COMMANDS: dict[str, Callable[[Console, argparse.Namespace], Awaitable[Any]]] = {
     "capture": capture,
     "stop": stop,
     "clean": clean,
+    "prune": prune,
     "logs": training_log,
 }

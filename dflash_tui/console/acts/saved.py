@@ -1,0 +1,85 @@
+"""The training's checkpoints with what is worth knowing before one is moved: the size of their weights, their hash."""
+
+from __future__ import annotations
+
+import asyncio
+import posixpath
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+from dflash_tui.console import events as happened
+from dflash_tui.console.acts.fetch import listed, snapshot_of
+from dflash_tui.console.answers import ListedCheckpoint
+from dflash_tui.hosts.base import FileMissing, HostError, Stat
+from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.transfer.record import Recorded, read_records
+from dflash_tui.watch.saved import Wait
+
+if TYPE_CHECKING:
+    from dflash_tui.console.console import Console
+
+_SECOND_LOOK = 2.0
+_AT_ONCE = 4
+
+
+async def checkpoints(console: Console) -> tuple[ListedCheckpoint, ...]:
+    """Every checkpoint of the training, newest last. What only a second look decides gets one a second later. Raises
+    ConsoleError where they can't be listed, HostError."""
+    snapshot = await snapshot_of(console, Wait(patience=_SECOND_LOOK, every=True))
+    found, lister = listed(snapshot), console.lister
+    if lister is None:
+        return ()
+    copies = await _copies(console) if found else {}
+    gate = asyncio.Semaphore(_AT_ONCE)
+    now = console.clock() + snapshot.host_clock.ahead
+
+    async def one(item: SavedCheckpoint) -> ListedCheckpoint:
+        size, problem = None, ""
+        if item.completeness == "complete":
+            async with gate:
+                size, problem = await lister.weights_size(item)
+        return ListedCheckpoint(
+            **{field.name: getattr(item, field.name) for field in fields(item)},
+            age=now - item.mtime,
+            weights_size=size,
+            weights_problem=problem,
+            sha256=_known(item, lister.stats(item), copies),
+        )
+
+    return tuple(await asyncio.gather(*(one(item) for item in found)))
+
+
+async def _copies(console: Console) -> dict[str, Recorded]:
+    """What the evaluation host's records say of whole files that came from the training's host, by their path there."""
+    if console.config.evaluation is None:
+        return {}
+    copies: dict[str, Recorded] = {}
+    try:
+        host = console.evaluation_host
+        folder = posixpath.join(console.evaluation.root, "checkpoints", console.config.training.name)
+        for entry in await host.list(folder):
+            if entry.stat.kind == "folder" and not entry.name.startswith("."):
+                records = await read_records(host, posixpath.join(folder, entry.name))
+                copies.update({item.path: item for item in records.values() if _is_whole(item, console)})
+    except FileMissing:
+        return {}  # nothing was fetched yet
+    except HostError as error:
+        console.emit(happened.Noticed("warn", f"hashes of fetched copies are not known: {error}"))
+    return copies
+
+
+def _is_whole(item: Recorded, console: Console) -> bool:
+    return item.host == console.training_host.name and item.here.size == item.source.size
+
+
+def _known(item: SavedCheckpoint, stats: Mapping[str, Stat], copies: Mapping[str, Recorded]) -> str | None:
+    """The hash of a copy of the file with the weights, as long as that still is the file that was copied."""
+    for name, stat in stats.items():
+        copy = copies.get(posixpath.join(item.folder, name))
+        if copy is None or stat.inode != item.inode:
+            continue
+        source = copy.source
+        if source.size == stat.size and int(source.mtime) == int(stat.mtime) and source.inode in (0, stat.inode):
+            return copy.sha256
+    return None

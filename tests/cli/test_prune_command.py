@@ -1,0 +1,288 @@
+"""`prune`: which fetched checkpoints go, on a real host; and `checkpoints` with what is known of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.world import Desk
+from tests.test_readme import documented
+from tests.workstation import RAW
+
+DAY = 86400
+PIECE = ".checkpoint.pt.0123456789ab.part"
+
+
+@dataclass(frozen=True)
+class Shelf:
+    """The checkpoints that were fetched of one training, in the evaluation host's root."""
+
+    world: Desk
+    name: str
+    config: Path
+    python: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.world.evaluations / "checkpoints" / self.name
+
+    def fetched(self, name: str, days: float, data: bytes = b"w" * 5000) -> Path:
+        """A folder as a transfer leaves it, of a checkpoint that was saved that many days ago."""
+        path = self.folder / name / "checkpoint.pt"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(data)
+        found = path.stat()
+        here = {"size": found.st_size, "mtime": found.st_mtime, "inode": found.st_ino}
+        source = {"size": 9000, "mtime": found.st_mtime - days * DAY, "inode": 1}
+        at = f"/data/{self.name}/{name.removesuffix('-full')}/checkpoint.pt"
+        entry = {"sha256": hashlib.sha256(data).hexdigest(), "here": here, "host": "ct200", "path": at}
+        record = {"version": 1, "files": {"checkpoint.pt": entry | {"source": source}}}
+        (path.parent / ".transfer.json").write_text(json.dumps(record))
+        return path
+
+    def prune(self, *options: str) -> Any:
+        answer = self.world.json("--config", self.config, "prune", *options)
+        assert set(answer) == documented()["prune"]
+        assert (answer["host"], answer["root"]) == ("ct129", os.fspath(self.folder))
+        return answer
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.folder.iterdir())
+
+
+def goes(answer: Any) -> list[str]:
+    return [Path(item["path"]).name for item in answer["found"]]
+
+
+def stays(answer: Any) -> dict[str, str]:
+    return {Path(item["path"]).name: item["reason"] for item in answer["kept"]}
+
+
+@pytest.fixture
+def shelf(world: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shelf]:
+    """A training of the test's own; on its evaluation host it is an hour later than files' own times say."""
+    yield from _shelf(world, request.node.name, tmp_path, later=3600)
+
+
+def _shelf(world: Desk, test: str, tmp_path: Path, *, later: float) -> Iterator[Shelf]:
+    name = f"shelf-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
+    python = tmp_path / "python"
+    python.write_text(
+        f"#!{sys.executable}\nimport sys, time\nnow = time.time\ntime.time = lambda: now() + {later}\n"
+        "sys.argv = sys.argv[1:]\nexec(compile(sys.stdin.read(), '-', 'exec'), {'__name__': '__main__'})\n"
+    )
+    python.chmod(0o755)
+    config = world.other_config(
+        f"{name}.toml", training={"name": name}, evaluation={"python": os.fspath(python)}, baseline={}
+    )
+    made = Shelf(world, name, config, python)
+    yield made
+    shutil.rmtree(made.folder, ignore_errors=True)
+
+
+def test_without_yes_it_says_what_would_go_and_removes_nothing(shelf: Shelf) -> None:
+    for step, days in ((1000, 9), (2000, 8), (3000, 7), (4000, 6), (5000, 5)):
+        shelf.fetched(f"step_{step}", days)
+    before = {path: path.stat().st_mtime_ns for path in shelf.folder.rglob("*")}
+    answer = shelf.prune()
+    assert (goes(answer), answer["dry_run"], answer["bytes"]) == (["step_1000", "step_2000"], True, 10000)
+    assert stays(answer) == {
+        "step_3000": "is one of the 3 newest", "step_4000": "is one of the 3 newest", "step_5000": "is the newest",
+    }  # fmt: skip
+    assert {path: path.stat().st_mtime_ns for path in shelf.folder.rglob("*")} == before
+    text = shelf.world.run("--config", shelf.config, "prune").out
+    assert f"2 things would go from ct129:{shelf.folder}, 10.00 kB" in text
+    assert "nothing was removed; dflash-tui prune --yes removes them" in text
+
+
+def test_with_yes_the_same_goes_as_a_whole(shelf: Shelf) -> None:
+    for step in (1000, 2000, 3000):
+        shelf.fetched(f"step_{step}", 10 - step / 1000)
+    assert goes(shelf.prune("--keep", "1", "--yes")) == ["step_1000", "step_2000"]
+    assert shelf.names() == ["step_3000"]
+    assert goes(shelf.prune("--keep", "1", "--yes")) == []
+
+
+def test_age_counts_from_when_it_was_saved_and_the_newest_stays_however_old(shelf: Shelf) -> None:
+    shelf.fetched("step_9000", 40)  # of a run that was given up
+    shelf.fetched("step_100", 35)
+    shelf.fetched("step_200", 30)
+    answer = shelf.prune("--older-than", "31")
+    assert goes(answer) == ["step_9000", "step_100"]
+    assert stays(answer) == {"step_200": "is the newest"}
+    assert goes(shelf.prune("--older-than", "31", "--keep", "2")) == ["step_9000"]
+    assert goes(shelf.prune("--older-than", "99")) == []
+
+
+def test_a_slim_and_a_full_copy_are_one_checkpoint(shelf: Shelf) -> None:
+    for name, days in (("step_1000", 3), ("step_2000", 2)):
+        shelf.fetched(name, days)
+        full, slim = shelf.fetched(f"{name}-full", days), shelf.folder / name / "checkpoint.pt"
+        record = json.loads((full.parent / ".transfer.json").read_text())
+        other = json.loads((slim.parent / ".transfer.json").read_text())
+        record["files"]["checkpoint.pt"]["source"] = other["files"]["checkpoint.pt"]["source"]
+        (full.parent / ".transfer.json").write_text(json.dumps(record))
+    assert goes(shelf.prune("--keep", "1")) == ["step_1000", "step_1000-full"]
+
+
+def test_what_a_run_has_linked_stays_until_the_run_is_gone(shelf: Shelf) -> None:
+    path = shelf.fetched("step_1000", 9)
+    shelf.fetched("step_2000", 8)
+    run = shelf.world.evaluations / "runs" / f"{shelf.name}-run"
+    (run / "checkpoint").mkdir(parents=True)
+    os.link(path, run / "checkpoint" / "checkpoint.pt")
+    try:
+        answer = shelf.prune("--keep", "1", "--yes")
+        assert goes(answer) == []
+        assert stays(answer)["step_1000"] == f"{run.name} has checkpoint.pt by a hard link"
+    finally:
+        shutil.rmtree(run)
+    assert goes(shelf.prune("--keep", "1", "--yes")) == ["step_1000"]
+
+
+def test_another_name_elsewhere_keeps_bytes_and_frees_none(shelf: Shelf) -> None:
+    path = shelf.fetched("step_1000", 9)
+    shelf.fetched("step_2000", 8)
+    os.link(path, shelf.folder.parent / f"{shelf.name}-mine")
+    answer = shelf.prune("--keep", "1", "--yes")
+    kept = shelf.folder.parent / f"{shelf.name}-mine"
+    assert kept.read_bytes() == b"w" * 5000
+    kept.unlink()
+    assert (goes(answer), answer["bytes"]) == (["step_1000"], 0)
+    assert "another name keeps its bytes" in answer["found"][0]["reason"]
+
+
+def test_what_the_config_names_stays(shelf: Shelf) -> None:
+    path = shelf.fetched("step_1000", 9)
+    shelf.fetched("step_2000", 8)
+    shelf.fetched("step_3000", 7)
+    other = shelf.world.other_config(
+        f"{shelf.name}-2.toml",
+        training={"name": shelf.name},
+        evaluation={"python": os.fspath(shelf.python)},
+        baseline={"name": "zlab", "host": "ct129", "drafter": os.fspath(path), "file": ""},
+        drafter={"config": os.fspath(shelf.folder / "step_2000" / "config.json")},
+    )
+    answer = shelf.world.json("--config", other, "prune", "--keep", "1", "--yes")
+    assert goes(answer) == []
+    assert stays(answer)["step_1000"] == "baseline zlab names it"
+    assert stays(answer)["step_2000"] == "[drafter] names its config"
+
+
+def test_what_a_pin_is_of_stays(shelf: Shelf, quick: Any, apart: Path) -> None:
+    world = shelf.world
+    path = shelf.fetched("step_4000", 9)
+    shelf.fetched("step_5000", 8)
+    record = json.loads((path.parent / ".transfer.json").read_text())
+    record["files"]["checkpoint.pt"]["path"] = "/data/slammed5/checkpoints/step_4000/checkpoint.pt"
+    (path.parent / ".transfer.json").write_text(json.dumps(record))
+    shutil.copytree(world.state / "runs" / quick["result"]["run_id"], apart / "runs" / quick["result"]["run_id"])
+    command = ("--config", shelf.config, "prune", "--keep", "1")
+    assert goes(world.json(*command, state=apart)) == ["step_4000"]
+    assert world.run("pin", quick["result"]["run_id"], "--as", "kept", state=apart).code == 0
+    answer = world.json(*command, "--yes", state=apart)
+    assert goes(answer) == []
+    assert stays(answer)["step_4000"] == "pin kept is of it"
+
+
+def test_what_a_transfer_writes_stays(shelf: Shelf) -> None:
+    shelf.fetched("step_1000", 9)
+    shelf.fetched("step_2000", 8)
+    shelf.fetched("step_3000", 7)
+    part = shelf.folder / "step_1000" / PIECE
+    part.write_bytes(b"half")
+    (shelf.folder / "step_2000" / ".transfer.claim").write_text("{}")
+    os.utime(shelf.folder / "step_2000" / ".transfer.claim", (part.stat().st_mtime + 3600,) * 2)
+    with subprocess.Popen(["flock", part, "sleep", "60"]) as writer:
+        try:
+            while subprocess.run(["flock", "-n", part, "true"], check=False).returncode == 0:
+                pass
+            answer = shelf.prune("--keep", "1", "--yes")
+        finally:
+            writer.kill()
+    assert goes(answer) == []
+    assert "a transfer to it is at work" in stays(answer)["step_1000"]
+    assert "a transfer to it is at work" in stays(answer)["step_2000"]
+
+
+def test_what_is_not_ours_or_was_changed_stays(shelf: Shelf) -> None:
+    shelf.fetched("step_1000", 9)
+    (shelf.folder / "step_1000" / "notes.txt").write_text("mine")
+    shelf.fetched("step_2000", 8).write_bytes(b"mine")
+    (shelf.folder / "step_2500").mkdir()
+    (shelf.folder / "step_2500" / "checkpoint.pt").write_bytes(b"copied by hand")
+    shelf.fetched("step_3000", 7)
+    answer = shelf.prune("--keep", "1", "--yes")
+    assert goes(answer) == []
+    assert stays(answer)["step_1000"] == "holds notes.txt, which no transfer brought"
+    assert "was changed or replaced since" in stays(answer)["step_2000"]
+    assert "which no transfer brought" in stays(answer)["step_2500"]
+
+
+def test_a_removal_that_did_not_end_is_ended(shelf: Shelf) -> None:
+    shelf.fetched("step_3000", 7)
+    half = shelf.folder / ".step_1000.0123abcd.pruned"
+    half.mkdir()
+    (half / "checkpoint.pt").write_bytes(b"w" * 700)
+    answer = shelf.prune("--yes")
+    assert [(item["kind"], item["bytes"]) for item in answer["found"]] == [("half-removed checkpoint", 700)]
+    assert shelf.names() == ["step_3000"]
+
+
+def test_a_part_that_nobody_writes_goes_after_a_day(
+    world: Desk, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    for later, going in ((3600, []), (2 * DAY, [PIECE])):
+        for shelf in _shelf(world, request.node.name, tmp_path, later=later):
+            shelf.fetched("step_3000", 7)
+            part = shelf.folder / "step_4000" / PIECE
+            part.parent.mkdir()
+            part.write_bytes(b"h" * 300)
+            assert goes(shelf.prune("--yes")) == going
+            assert part.exists() == (not going)
+
+
+def test_what_was_just_fetched_stays(world: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    for shelf in _shelf(world, request.node.name, tmp_path, later=0):
+        shelf.fetched("step_1000", 9)
+        shelf.fetched("step_2000", 8)
+        answer = shelf.prune("--keep", "1", "--yes")
+        assert goes(answer) == []
+        assert "what is younger than 900 s may be in use" in stays(answer)["step_1000"]
+
+
+def test_a_root_without_checkpoints_has_nothing_to_prune(shelf: Shelf) -> None:
+    assert shelf.prune("--yes")["found"] == []
+    assert not shelf.folder.exists()
+
+
+@pytest.mark.parametrize("wrong", [("--keep", "0"), ("--keep", "x"), ("--older-than", "-1"), ("--older-than", "nan")])
+def test_a_number_that_means_nothing_is_a_wrong_use(world: Desk, wrong: tuple[str, str]) -> None:
+    assert world.run("prune", *wrong).code == 2
+
+
+def test_checkpoints_tells_age_weights_and_hash(world: Desk) -> None:
+    for step in (500, 1000):
+        world.save(step, "known")
+    config = world.other_config("known.toml", training={"checkpoints": "/data/known/checkpoints"})
+    world.json("--config", config, "fetch", "--step", "500", "--full")
+    first, second = world.json("--config", config, "checkpoints")["checkpoints"]
+    assert first["sha256"] == hashlib.sha256(RAW.read_bytes()).hexdigest()
+    assert second["sha256"] is None
+    assert second["quick_id"]
+    assert 0 < first["weights_size"] < first["size"] / 2
+    assert 0 <= first["age"] < 600
+    text = world.run("--config", config, "checkpoints").out
+    assert f"sha256 {first['sha256'][:12]}" in text
+    assert f"quick {second['quick_id'].partition('-')[2][:12]}" in text
+    assert "weights " in text
