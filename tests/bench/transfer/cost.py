@@ -6,9 +6,9 @@ import os
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.bench.transfer.world import World
@@ -31,13 +31,16 @@ class Step:
 @dataclass(frozen=True)
 class Cost:
     """Seconds by the clock (`wall`) and of the processor: here with all child processes, and at the two servers.
-    `peak`: bytes of the moving process (of the largest program where they are several) at their most."""
+    `peak`: bytes of the moving process (of the largest program where they are several) at their most. `moved`: bytes of
+    what arrived. `phases`: seconds of the clock, where they are known."""
 
     wall: float
     here: float
     source: float
     destination: float
     peak: int
+    moved: int = 0
+    phases: Mapping[str, float] = field(default_factory=dict)
 
 
 class StepFailed(Exception):

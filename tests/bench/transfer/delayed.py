@@ -33,7 +33,6 @@ def delayed(world: World, size: int, rounds: int) -> Section:
             path.unlink()
     return Section(
         "A round trip of 40 ms to each host",
-        size,
         costs,
         (
             faster(costs, RELAY, CAT, THAN_ONE_STREAM),

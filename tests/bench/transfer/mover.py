@@ -41,8 +41,23 @@ from tests.bench.transfer.world import DESTINATION, SOURCE
 ENGINES: dict[Route, Callable[[], Engine]] = {"relay": RelayEngine, "joined": JoinedEngine}
 
 
-async def carry_out(task: Task) -> None:
-    """Do it."""
+class _Phases:
+    """How long each phase took."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._now, self._since = "", time.monotonic()
+
+    def enter(self, phase: str) -> None:
+        now = time.monotonic()
+        if self._now:
+            self.seconds[self._now] = self.seconds.get(self._now, 0.0) + now - self._since
+        self._now, self._since = phase, now
+
+
+async def carry_out(task: Task) -> tuple[int, dict[str, float]]:
+    """Do it. The bytes of what was moved, and the seconds of its phases."""
+    phases = _Phases()
     source = SshHost(SOURCE, SshAddress(SOURCE, config=(task.config,)))
     far = SshHost(DESTINATION, SshAddress(DESTINATION, config=(task.config,)))
     destination: Host = LocalHost("here") if task.here else far
@@ -51,7 +66,9 @@ async def carry_out(task: Task) -> None:
         if task.how == "carry":
             await _carry(task, source, output, destination)
         else:
-            await _move(task, source, output, destination)
+            await _move(task, source, output, destination, phases)
+        phases.enter("")
+        return output.size, phases.seconds
     finally:
         for host in (source, far):
             await host.close()
@@ -79,11 +96,13 @@ async def _carry(task: Task, source: Host, output: Output, destination: Host) ->
     await ENGINES[task.route]().carry(leg)
 
 
-async def _move(task: Task, source: Host, output: Output, destination: Host) -> None:
+async def _move(task: Task, source: Host, output: Output, destination: Host, phases: _Phases) -> None:
     told = False
+    phases.enter("planning")
 
     def heard(progress: TransferProgress) -> None:
         nonlocal told
+        phases.enter(progress.phase)
         if task.cut_at and progress.written >= task.cut_at and not told:
             told = True
             print(CUT, flush=True)
@@ -112,9 +131,9 @@ def main() -> None:
     """Carry the task out and tell what it cost."""
     task = Task(**json.loads(sys.argv[1]))
     spent, began = _cpu(), time.monotonic()
-    asyncio.run(carry_out(task))
+    moved, phases = asyncio.run(carry_out(task))
     seconds = time.monotonic() - began
-    print(json.dumps(asdict(Done(seconds, _cpu() - spent, peak()))))
+    print(json.dumps(asdict(Done(seconds, _cpu() - spent, peak(), moved, phases))))
 
 
 def _cpu() -> float:

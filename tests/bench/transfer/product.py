@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.bench.transfer.cost import Cost, Step, run
@@ -34,7 +35,7 @@ def moved(world: World, task: Task) -> Cost:
     """Carry a task out in a process of its own."""
     cost, told = run([Step((task.program,))], world)
     done = Done(**json.loads(told.splitlines()[-1]))
-    return Cost(done.seconds, done.cpu, cost.source, cost.destination, done.peak)
+    return replace(cost, wall=done.seconds, here=done.cpu, peak=done.peak, moved=done.moved, phases=done.phases)
 
 
 def product(world: World, name: str, task: Task, right: Right = alike) -> Callable[[], Cost]:
@@ -62,7 +63,7 @@ def checked(
             cost = way()
             if not arrived.is_file() or not right(path, arrived):
                 raise AssertionError(f"{arrived} is not what the source has")
-            return cost
+            return replace(cost, moved=arrived.stat().st_size)
         finally:
             world.clear()
 

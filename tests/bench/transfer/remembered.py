@@ -24,4 +24,4 @@ def remembered(world: World, sizes: tuple[int, ...]) -> Section:
         Demand(f"{name}: MB of the moving process", cost.peak / 1e6, PEAK / 1e6, at_most=True, form="{:.0f}")
         for name, (cost,) in costs.items()
     )
-    return Section("Memory", sizes[-1], costs, demands)
+    return Section("Memory", costs, demands)

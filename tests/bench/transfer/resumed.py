@@ -34,7 +34,7 @@ def resumed(world: World, size: int, rounds: int) -> Section:
     finally:
         path.unlink()
     share = Demand("share that lay there after the cut", median(cuts), TOO_FAR, at_most=True)
-    return Section("Continued after a cut", size, costs, (takes(costs, RESUMED, ANEW, OF_ANEW), share))
+    return Section("Continued after a cut", costs, (takes(costs, RESUMED, ANEW, OF_ANEW), share))
 
 
 def cut(world: World, nbytes: int) -> int:

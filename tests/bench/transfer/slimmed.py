@@ -45,7 +45,7 @@ def slimmed(world: World, size: int, rounds: int) -> Section:
             Demand(f"{name}: wire bytes a byte of weights", crossed, WIRE, at_most=True, form="{:.4f}"),
             Demand(f"{name}: share of the file", kept / path.stat().st_size, 0.25 if what == "weights" else 0.10, True),
         ]
-    return Section("A checkpoint without its optimizer, to here", path.stat().st_size, costs, tuple(demands))
+    return Section("A checkpoint without its optimizer, to here", costs, tuple(demands))
 
 
 def wire_bytes(world: World, what: What) -> int:

@@ -30,10 +30,9 @@ class Demand:
 
 @dataclass(frozen=True)
 class Section:
-    """One question: its rounds, bytes of the file, and its demands."""
+    """One question: its rounds, and what is demanded of them."""
 
     title: str
-    nbytes: int
     rounds: Rounds
     demands: tuple[Demand, ...]
 
@@ -64,23 +63,41 @@ def takes(rounds: Rounds, way: str, of: str, limit: float) -> Demand:
     return Demand(f"{way}: time of {of}", ratio(rounds, way, of), limit, at_most=True, form="{:.2f} ×")
 
 
+def shares(rounds: Rounds, way: str, phases: Sequence[str], of: str, limit: float) -> Demand:
+    """Some phases of a way take such a share of another way's time, at most."""
+    value = median(
+        sum(mine.phases.get(phase, 0.0) for phase in phases) / its.wall
+        for mine, its in zip(rounds[way], rounds[of], strict=True)
+    )
+    return Demand(f"{way}, {' + '.join(phases)}: time of {of}", value, limit, at_most=True, form="{:.2f} ×")
+
+
 def text(section: Section) -> str:
-    """A section as text: medians, and demands with their limits."""
+    """A section as text: medians, and demands with their limits. `ratio` is the time for each second of the first
+    way's."""
     first = next(iter(section.rounds))
-    lines = [
-        f"{section.title}, {section.nbytes / (1 << 30):.2f} GiB, rounds: {len(section.rounds[first])}",
-        f"{'':<34}{'wall s':>8}{'least':>8}{'MB/s':>7}{'ratio':>7}{'CPU here':>10}{'source':>8}{'dest.':>7}{'MB':>6}",
-    ]
+    width = max(len(name) for name in section.rounds) + 2
+    head = (
+        f"{'wall s':>8}{'least':>8}{'ratio':>7}{'GiB':>7}{'MB/s':>7}{'CPU here':>10}{'source':>8}{'dest.':>7}{'MB':>6}"
+    )
+    lines = [f"{section.title}; rounds: {len(section.rounds[first])}", f"{'':<{width}}{head}"]
     for name, costs in section.rounds.items():
-        wall = median(cost.wall for cost in costs)
+        wall, nbytes = median(cost.wall for cost in costs), median(cost.moved for cost in costs)
         cpu = [median(each) for each in zip(*((c.here, c.source, c.destination) for c in costs), strict=True)]
         lines.append(
-            f"{name:<34}{wall:>8.2f}{min(cost.wall for cost in costs):>8.2f}{section.nbytes / wall / 1e6:>7.0f}"
-            f"{ratio(section.rounds, name, first):>7.2f}{cpu[0]:>10.2f}{cpu[1]:>8.2f}{cpu[2]:>7.2f}"
-            f"{max(cost.peak for cost in costs) / 1e6:>6.0f}"
+            f"{name:<{width}}{wall:>8.2f}{min(cost.wall for cost in costs):>8.2f}"
+            f"{ratio(section.rounds, name, first):>7.2f}{nbytes / (1 << 30):>7.2f}{nbytes / wall / 1e6:>7.0f}"
+            f"{cpu[0]:>10.2f}{cpu[1]:>8.2f}{cpu[2]:>7.2f}{max(cost.peak for cost in costs) / 1e6:>6.0f}"
         )
+        if costs[0].phases:
+            lines.append(f"{'':<{width}}  " + ", ".join(f"{phase} {seconds:.2f}" for phase, seconds in _phases(costs)))
+    wide = max((len(demand.what) for demand in section.demands), default=0)
     for demand in section.demands:
         value, limit = demand.form.format(demand.value), demand.form.format(demand.limit)
         bound = "at most" if demand.at_most else "at least"
-        lines.append(f"  {demand.what:<64}{value:>10}  {bound} {limit:<9}{'' if demand.met else '  NOT MET'}")
+        lines.append(f"  {demand.what:<{wide}}{value:>10}  {bound} {limit}{'' if demand.met else '  NOT MET'}")
     return "\n".join(lines)
+
+
+def _phases(costs: Sequence[Cost]) -> list[tuple[str, float]]:
+    return [(phase, median(cost.phases.get(phase, 0.0) for cost in costs)) for phase in costs[0].phases]

@@ -43,8 +43,11 @@ class Task:
 @dataclass(frozen=True)
 class Done:
     """What it cost: seconds by the clock, of the processor with all child processes, and `peak`, the most bytes that
-    the process was resident with."""
+    the process was resident with. `moved` bytes are those of the file that arrived; `phases` are the seconds of a whole
+    transfer's phases."""
 
     seconds: float
     cpu: float
     peak: int
+    moved: int
+    phases: dict[str, float]
