@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
 LATEST = "latest"
+SOON = Wait(patience=2.0)
+"""For who only looks: a second look where it decides at once."""
 
 
 @dataclass(frozen=True)

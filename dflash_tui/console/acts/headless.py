@@ -46,7 +46,7 @@ from dflash_tui.watch.progress import Progress, condition, line_age, step_age
 
 async def status(console: Console, arguments: argparse.Namespace) -> Status:
     """The training, read once."""
-    snapshot = await fetching.snapshot_of(console)
+    snapshot = await fetching.snapshot_of(console, fetching.SOON)
     training, progress = console.config.training, snapshot.progress or Progress(at=console.clock())
     complete = [item for item in snapshot.checkpoints if item.completeness == "complete"]
     newest = complete[-1] if complete else None

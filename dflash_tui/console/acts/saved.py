@@ -5,28 +5,26 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
-from dflash_tui.console.acts.fetch import listed, snapshot_of
+from dflash_tui.console.acts.fetch import SOON, listed, snapshot_of
 from dflash_tui.console.answers import ListedCheckpoint
 from dflash_tui.hosts.base import FileMissing, HostError, Stat
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.transfer.record import Recorded, read_records
-from dflash_tui.watch.saved import Wait
 
 if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
-_SECOND_LOOK = 2.0
 _AT_ONCE = 4
 
 
 async def checkpoints(console: Console) -> tuple[ListedCheckpoint, ...]:
     """Every checkpoint of the training, newest last. What only a second look decides gets one a second later. Raises
     ConsoleError where they can't be listed, HostError."""
-    snapshot = await snapshot_of(console, Wait(patience=_SECOND_LOOK, every=True))
+    snapshot = await snapshot_of(console, replace(SOON, every=True))
     found, lister = listed(snapshot), console.lister
     if lister is None:
         return ()

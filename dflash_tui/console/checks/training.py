@@ -47,7 +47,7 @@ async def look(console: Console) -> Training:
     log = await bounded(GROUP, "log", lambda: _log_there(console))
     try:
         async with asyncio.timeout(SNAPSHOT_SECONDS):
-            snapshot, lines = await fetch.snapshot_of(console), await _lines(console)
+            snapshot, lines = await fetch.snapshot_of(console, fetch.SOON), await _lines(console)
     except HostError as error:
         return Training([*log, GROUP.fail("checkpoints", str(error))])
     except TimeoutError:
