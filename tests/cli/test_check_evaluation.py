@@ -239,3 +239,16 @@ def test_a_placeholder_that_means_nothing(world: Desk) -> None:
 def test_a_program_that_can_not_be_run(world: Desk) -> None:
     found = check(world, world.other_config("program.toml", harness={"command": ["/nowhere/eval", "{checkpoint}"]}))
     assert "/nowhere/eval: no such program that can be run" in found.only("harness", "command")
+
+
+def test_the_ways_that_a_checkpoint_can_take_are_tried(world: Desk) -> None:
+    found = check(world, world.config)
+    assert found.sentence("evaluation", "route").startswith("ct200 to ct129 through this machine, by one process")
+    assert not [place for state in ("ok", "warn", "fail") for place in found.places(state) if place[1] == "direct route"]
+    config = world.other_config("direct.toml", transfer={"route": "direct"})
+    found = check(world, config)
+    sentence = found.only("evaluation", "direct route")
+    assert "ct200" in sentence
+    assert sentence.endswith("transfer.route = 'direct' allows no other, 'auto' or 'relay' do")
+    auto = check(world, world.other_config("auto.toml", transfer={"route": "auto"}))
+    assert ("evaluation", "direct route") in auto.places("warn")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dflash_tui.console.answers import CheckItem
-from dflash_tui.console.checks import checkpoint, python, root
+from dflash_tui.console.checks import checkpoint, python, root, routes
 from dflash_tui.console.checks.items import Group, Items, Reached, bounded, failed
 from dflash_tui.console.checks.paths import where
 from dflash_tui.console.checks.training import Training
@@ -33,13 +33,14 @@ FEW, ALL = (PRESETS[name][0] for name in ("quick", "full"))  # prompts
 
 async def look(console: Console, reached: Reached, training: asyncio.Task[tuple[Training, Reached]]) -> Items:
     """Everything about evaluation. `training` is what was found of the training, and whether its host was reached."""
-    host_items = [GROUP.skip(name, reached.cause) for name in ("python", "root", "drafter", *SURVEYED)]
+    host_items = [GROUP.skip(name, reached.cause) for name in ("python", "root", "route", "drafter", *SURVEYED)]
     if reached.cause:
         return host_items
     began = asyncio.create_task(bounded(GROUP, "python", lambda: python.look(console), PYTHON_SECONDS))
     try:
         found, source = await asyncio.shield(training)
         newest = found.newest
+        ways = await routes.look(console, source)
         rooms = await bounded(GROUP, "root", lambda: root.look(console, newest))
         drafter, settings = await _drafter(console, found, source)
         pythons = await began
@@ -48,9 +49,9 @@ async def look(console: Console, reached: Reached, training: asyncio.Task[tuple[
     detaching = [_detaching(console)]
     cause = _cause(console, pythons, rooms)
     if cause:
-        return [*detaching, *pythons, *rooms, *drafter, *(GROUP.skip(name, cause) for name in SURVEYED)]
+        return [*detaching, *pythons, *rooms, *ways, *drafter, *(GROUP.skip(name, cause) for name in SURVEYED)]
     surveyed = await bounded(GROUP, "target", lambda: _surveyed(console, settings), SURVEY_SECONDS)
-    return [*detaching, *pythons, *rooms, *drafter, *surveyed]
+    return [*detaching, *pythons, *rooms, *ways, *drafter, *surveyed]
 
 
 def _cause(console: Console, pythons: Items, rooms: Items) -> str:

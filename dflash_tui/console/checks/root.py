@@ -119,6 +119,9 @@ async def _space(console: Console, place: str, newest: SavedCheckpoint | None) -
     if newest is not None and await _absent(host, fetch.wanted_folder(console, newest)):
         needed, what = SPARE_DISK + newest.size, f"{posixpath.basename(newest.folder.rstrip('/'))} and a run's records"
     shown = f"{host.name}:{place}: {megabytes(free.bytes)} free"
+    if SPARE_DISK <= free.bytes < needed and console.config.transfer.mode == "slim":
+        sentence = f"{shown}, and {megabytes(needed)} is what {what} take as they are; a slim copy takes less"
+        return [GROUP.warn("space", f"{sentence}: `dflash-tui fetch --dry-run` says how much")]
     if free.bytes < needed:
         remedy = "remove what is not needed there, or set evaluation.root to another disk"
         return [GROUP.fail("space", f"{shown}, {megabytes(needed)} needed for {what}; {remedy}")]
