@@ -8,7 +8,7 @@ file of all its chunks, which begins there.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
@@ -29,6 +29,8 @@ from dflash_tui.checkpoints.torchzip import read_root, tensor_places
 from dflash_tui.checkpoints.window import Window, read_ahead
 
 _HEAD, _TAIL = 1 << 12, 1 << 12  # of a chunk's archive: all but the data of its one tensor
+_BATCH = 256  # archives whose ends are held together
+_MAX_CHUNKS = 1 << 15
 _MAX_WORD = 1 << 16  # bytes of an item that may be an argument or the step
 _MAX_WORDS = 512
 
@@ -121,18 +123,26 @@ def _has_namespace(entries: Mapping[str, Any]) -> bool:
 
 
 def _tensor_infos(files: Files, entries: Mapping[str, Entry]) -> dict[str, TensorInfo]:
-    """By the model's name. The ends of every chunk's archive are read first, all those of a file together."""
-    wanted: dict[str, list[tuple[int, int]]] = {}
-    for name, entry in entries.items():
-        for chunk in _rows(name, entry):
-            place = chunk.place
-            head = min(_HEAD, place.length)
-            tail = min(_TAIL, place.length)
-            wanted.setdefault(place.file, []).extend(
-                ((place.offset, head), (place.offset + place.length - tail, tail))
-            )  # fmt: skip
-    reader = _Chunks(files, {file: read_ahead(files, file, ranges) for file, ranges in wanted.items()})
-    return {name: _tensor_info(reader, name, entry) for name, entry in entries.items()}
+    """By the model's name. Chunks are looked at file after file, the ends of many archives read together."""
+    rows = {name: _rows(name, entry) for name, entry in entries.items()}
+    wanted: dict[str, list[tuple[str, int]]] = {}
+    for name, chunks in rows.items():
+        for number, chunk in enumerate(chunks):
+            wanted.setdefault(chunk.place.file, []).append((name, number))
+    if sum(map(len, wanted.values())) > _MAX_CHUNKS:
+        raise CheckpointUnsupported(f"{min(wanted)}: more than {_MAX_CHUNKS} chunks hold the model; use --full")
+    found: dict[tuple[str, int], TensorInfo] = {}
+    for file, several in wanted.items():
+        several.sort(key=lambda item: rows[item[0]][item[1]].place.offset)
+        for first in range(0, len(several), _BATCH):
+            batch = several[first : first + _BATCH]
+            reader = _Chunks(files, file, [rows[name][number].place for name, number in batch])
+            for name, number in batch:
+                found[name, number] = reader.info(name, entries[name], rows[name][number])
+    return {
+        name: _assembled(name, entries[name], [found[name, number] for number in range(len(chunks))])
+        for name, chunks in rows.items()
+    }
 
 
 def _rows(name: str, entry: Entry) -> list[Chunk]:
@@ -160,9 +170,8 @@ def _rows(name: str, entry: Entry) -> list[Chunk]:
     return chunks if entry.shape else chunks[:1]
 
 
-def _tensor_info(reader: _Chunks, name: str, entry: Entry) -> TensorInfo:
-    chunks = _rows(name, entry)
-    infos = [reader.info(name, entry, chunk) for chunk in chunks]
+def _assembled(name: str, entry: Entry, infos: list[TensorInfo]) -> TensorInfo:
+    """A tensor of its chunks, each a tensor of its own, in the order of their rows."""
     if len(infos) == 1:
         only = infos[0]
         return only if only.shape == entry.shape else replace(only, shape=entry.shape, strides=c_strides(entry.shape))
@@ -191,13 +200,17 @@ def _tensor_info(reader: _Chunks, name: str, entry: Entry) -> TensorInfo:
 
 
 class _Chunks:
-    """Reads what a chunk's archive, or the safetensors file that it lies in, says of it."""
+    """Reads what chunks' archives in a file, or the safetensors file that they lie in, say of them."""
 
-    def __init__(self, files: Files, known: Mapping[str, list[tuple[int, bytes]]]) -> None:
-        self._files = files
-        self._known = known
-        self._starts = {file: [position for position, _ in parts] for file, parts in known.items()}
-        self._blobs: dict[tuple[str, int], Structure] = {}
+    def __init__(self, files: Files, file: str, places: Sequence[Place]) -> None:
+        self._files, self._file = files, file
+        ranges: list[tuple[int, int]] = []
+        for place in places:
+            head, tail = min(_HEAD, place.length), min(_TAIL, place.length)
+            ranges += [(place.offset, head), (place.offset + place.length - tail, tail)]
+        self._ahead = read_ahead(files, file, ranges)
+        self._starts = [position for position, _ in self._ahead]
+        self._blobs: dict[int, Structure] = {}
 
     def info(self, name: str, entry: Entry, chunk: Chunk) -> TensorInfo:
         """The chunk as a tensor of its own. Raises CheckpointError."""
@@ -215,7 +228,7 @@ class _Chunks:
                 )
             found = tensor_places(window, directory, prefix, {name: root})[name]
         else:
-            inside = self._blob(place).tensors.get(entry.key)
+            inside = self._blob(place.offset).tensors.get(entry.key)
             if inside is None:
                 raise CheckpointDamaged(f"{place.file}: {name} is not at byte {place.offset}; fetch the file again")
             found = replace(inside, name=name)
@@ -224,23 +237,20 @@ class _Chunks:
                 f"{place.file}: {name} is {found.dtype} {found.shape} at byte {place.offset}, expected {dtype} "
                 f"{chunk.sizes}; fetch the file again"
             )
-        return replace(
-            found, offset=found.offset + place.offset, storage_offset=found.storage_offset + place.offset
-        )  # fmt: skip
+        begin = place.offset
+        return replace(found, offset=found.offset + begin, storage_offset=found.storage_offset + begin)
 
     def _window(self, place: Place) -> Window:
-        parts, starts = self._known.get(place.file, []), self._starts.get(place.file, [])
-        first = max(bisect_right(starts, place.offset) - 1, 0)
-        last = bisect_right(starts, place.offset + place.length)
-        return Window(self._files, place.file, place.offset, place.length, parts[first:last])
+        first = max(bisect_right(self._starts, place.offset) - 1, 0)
+        last = bisect_right(self._starts, place.offset + place.length)
+        return Window(self._files, self._file, place.offset, place.length, self._ahead[first:last])
 
-    def _blob(self, place: Place) -> Structure:
+    def _blob(self, offset: int) -> Structure:
         """The safetensors file that reaches from there to the file's end."""
-        where = (place.file, place.offset)
-        if where not in self._blobs:
-            rest = self._files.size(place.file) - place.offset
-            self._blobs[where] = read_safetensors(Window(self._files, place.file, place.offset, rest), place.file)
-        return self._blobs[where]
+        if offset not in self._blobs:
+            rest = self._files.size(self._file) - offset
+            self._blobs[offset] = read_safetensors(Window(self._files, self._file, offset, rest), self._file)
+        return self._blobs[offset]
 
 
 def _words(files: Files, known: Metadata) -> dict[str, Any]:

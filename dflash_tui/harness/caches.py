@@ -27,9 +27,10 @@ def look_through(
     config_sha256: str,
     settings: DrafterSettings | None,
     capture_refused: str = "",
+    held: int = 0,
 ) -> SurveyedCache:
     """What a folder has. `config_sha256` is the target's, "" when it is unknown; without `settings` a file counts as
-    usable that can be read. `capture_refused`: why none can be captured."""
+    usable that can be read. `capture_refused`: why none can be captured. `held`: memory that the weights take."""
     found: list[SurveyedPrompt] = []
     headers: list[FeaturesHeader] = []
     problems: list[SurveyProblem] = []
@@ -41,7 +42,7 @@ def look_through(
             problems.append(SurveyProblem("warn", f"prompt {prompt.id}", item.refused))
     if found and not headers:
         problems.append(SurveyProblem("error", "hidden states", _nothing_usable(folder, found, capture_refused)))
-    needed = None if settings is None else memory.drafting(settings, headers)
+    needed = None if settings is None else memory.drafting(settings, headers, held)
     return SurveyedCache(folder, tuple(found), needed, tuple(problems))
 
 

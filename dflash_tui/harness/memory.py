@@ -8,6 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dflash_tui.checkpoints.errors import CheckpointError
+from dflash_tui.checkpoints.family import KNOWN_EXTRAS
+from dflash_tui.checkpoints.files import local_files
+from dflash_tui.checkpoints.keys import canonical_name
+from dflash_tui.checkpoints.opening import read_structure
+from dflash_tui.checkpoints.structure import Structure
 from dflash_tui.harness import rundir
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.features import FeaturesHeader, read_features_header
@@ -23,14 +28,26 @@ _HEAD_ROWS = 8192
 _FLOAT = 4
 
 
-def drafting(settings: DrafterSettings, headers: Sequence[FeaturesHeader]) -> int:
-    """An estimate of an evaluation's anonymous memory, bytes. Weights and features stay in the page cache; what counts
-    is the float32 copy of one matrix at a time, one prompt's context in float32 and torch itself."""
+def drafting(settings: DrafterSettings, headers: Sequence[FeaturesHeader], held: int = 0) -> int:
+    """An estimate of an evaluation's anonymous memory, bytes. Weights and features stay in the page cache but for
+    `held` bytes (see `copied`); what counts is the float32 copy of one matrix at a time, one prompt's context in
+    float32 and torch itself."""
     hidden, taps = settings.hidden_size, len(settings.taps)
     matrix = max(hidden * hidden * taps, hidden * settings.intermediate_size)
     rows = max((header.hidden.shape[0] for header in headers), default=0)
     shared = 2 * settings.num_hidden_layers * settings.num_key_value_heads * settings.head_dim
-    return TORCH_BYTES + _FLOAT * (matrix + rows * (taps * hidden + 3 * hidden + shared))
+    return TORCH_BYTES + held + _FLOAT * (matrix + rows * (taps * hidden + 3 * hidden + shared))
+
+
+def copied(structure: Structure) -> int:
+    """Bytes of a checkpoint's tensors that can't stay in the page cache: those in pieces, and those that don't begin at
+    a multiple of their element's size (legacy files, the archives in a DCP folder). Of what may not be the drafter's
+    own (embedding, head), which is only looked through, the largest."""
+    own, others = [0], [0]
+    for name, info in structure.tensors.items():
+        if info.pieces or info.offset % info.itemsize:
+            (others if canonical_name(name) in KNOWN_EXTRAS else own).append(info.nbytes)
+    return sum(own) + max(others)
 
 
 def capturing(target: TargetFiles, taps: int, new_tokens: int) -> int:
@@ -53,7 +70,10 @@ def check_evaluation(run_dir: Path) -> None:
         with contextlib.suppress(HarnessError, OSError):  # the evaluation itself says what is wrong with it
             if prompt.features is not None:
                 headers.append(read_features_header(Path(manifest.hidden_states) / prompt.features))
-    _check(drafting(manifest.settings, headers), "evaluate")
+    held = 0
+    with contextlib.suppress(CheckpointError, OSError):
+        held = copied(read_structure(local_files(run_dir / manifest.checkpoint.linked)))
+    _check(drafting(manifest.settings, headers, held), "evaluate")
 
 
 def check_capture(run_dir: Path) -> None:

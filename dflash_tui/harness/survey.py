@@ -83,9 +83,10 @@ def survey(wanted: SurveyRequest) -> Survey:
         with problems.noting("target"):
             target = open_target(Path(wanted.target))
     checkpoint: SurveyedCheckpoint | None = None
+    held = 0
     if wanted.checkpoint is not None:
         with problems.noting("checkpoint", wanted.checkpoint):
-            checkpoint = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
+            checkpoint, held = _checkpoint(wanted, Path(wanted.checkpoint), target, problems)
     settings = wanted.settings if checkpoint is None else checkpoint.settings
     prompts: tuple[Prompt, ...] = ()
     if wanted.prompts_path is not None:
@@ -100,11 +101,11 @@ def survey(wanted: SurveyRequest) -> Survey:
         target=None if target is None else _target(target, problems),
         checkpoint=checkpoint,
         prompts=tuple(caches.asked(prompt) for prompt in prompts),
-        memory_needed=None if settings is None else memory.drafting(settings, ()),
+        memory_needed=None if settings is None else memory.drafting(settings, (), held),
         problems=tuple(problems.found),
         working=() if wanted.space_at is None else tuple(working(Path(wanted.space_at) / rundir.RUNS)),
         caches=tuple(
-            caches.look_through(folder, prompts, identity, settings, refused) for folder in wanted.hidden_states
+            caches.look_through(folder, prompts, identity, settings, refused, held) for folder in wanted.hidden_states
         ),
         capture_refused=refused,
     )
@@ -173,7 +174,8 @@ def _target(target: TargetFiles, problems: Problems) -> SurveyedTarget:
 
 def _checkpoint(
     wanted: SurveyRequest, path: Path, target: TargetFiles | None, problems: Problems
-) -> SurveyedCheckpoint:
+) -> tuple[SurveyedCheckpoint, int]:
+    """The checkpoint, and the memory that its weights take."""
     files = local_files(path)
     structure = read_structure(files)
     configs = [(os.fspath(path / name), data) for name, data in read_configs(files)] if path.is_dir() else []
@@ -195,7 +197,7 @@ def _checkpoint(
             weights = identify(structure, files, target)
             identity = weights.sha256
             found = replace(found, embedding=weights.embedding, head=weights.head)
-    return SurveyedCheckpoint(
+    surveyed = SurveyedCheckpoint(
         path=os.fspath(path),
         container=structure.container,
         files=structure.files,
@@ -208,6 +210,7 @@ def _checkpoint(
         audit=found,
         settings=settings,
     )
+    return surveyed, memory.copied(structure)
 
 
 def _check(path: Path, found: Audit, problems: Problems) -> None:

@@ -20,6 +20,7 @@ from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.filesystem import FileSystemWriter, SerializationFormat
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from dflash_tui.checkpoints import dcp as reader
 from dflash_tui.checkpoints.content import logical_bytes, part_extent, part_extents
 from dflash_tui.checkpoints.dcp_metadata import shard_extents
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported
@@ -293,6 +294,20 @@ def test_a_description_that_contradicts_the_data_is_refused(tmp_path: Path, chan
     files = rewritten(tmp_path, change)
     with pytest.raises(CheckpointDamaged, match=words):
         read_structure(files)
+
+
+def test_more_chunks_than_can_be_looked_at_are_refused(sharded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reader, "_MAX_CHUNKS", 3)
+    with pytest.raises(CheckpointUnsupported, match="more than 3 chunks hold the model; use --full"):
+        read_structure(LocalFiles(sharded))
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_chunks_are_looked_at_a_few_at_a_time(sharded: Path, monkeypatch: pytest.MonkeyPatch, batch: int) -> None:
+    files = LocalFiles(sharded)
+    whole = read_structure(files)
+    monkeypatch.setattr(reader, "_BATCH", batch)
+    assert read_structure(files) == whole
 
 
 class Runs:

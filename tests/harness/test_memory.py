@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
+from dflash_tui.checkpoints.files import local_files
+from dflash_tui.checkpoints.opening import read_structure
 from dflash_tui.harness import memory, process, rundir
 from dflash_tui.harness.features import read_features_header
 from dflash_tui.records.process import ExitRecord
@@ -49,6 +52,21 @@ def test_with_room_it_goes_on(tiny: World) -> None:
     run_dir = tiny.write()
     assert harness("evaluate", run_dir, "--foreground").returncode == 0
     assert process.state(run_dir) == "finished"
+
+
+def test_weights_that_can_not_be_mapped_in_place_are_counted(tiny: World, tmp_path: Path) -> None:
+    weights = tiny.case.tensors("model")
+    weights["embed_tokens.weight"] = torch.ones(50, tiny.case.settings.hidden_size)
+    needed = {}
+    for zipped in (True, False):
+        folder = tmp_path / f"zipped-{zipped}"
+        folder.mkdir()
+        torch.save(weights, folder / "x.pt", _use_new_zipfile_serialization=zipped)
+        needed[zipped] = memory.copied(read_structure(local_files(folder)))
+    assert needed[True] == 0
+    assert 0 < needed[False] <= sum(tensor.nbytes for tensor in weights.values())
+    settings = tiny.case.settings
+    assert memory.drafting(settings, (), needed[False]) - memory.drafting(settings, ()) == needed[False]
 
 
 def test_longer_prompts_take_more(tiny: World, tmp_path: Path) -> None:
