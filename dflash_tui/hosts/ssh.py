@@ -42,6 +42,8 @@ from dflash_tui.hosts.ssh_link import connect, disconnect, translated
 if TYPE_CHECKING:
     import asyncssh
 
+    from dflash_tui.hosts.ssh_session import Session
+
 _WINDOW = 8 << 20
 """Receive window of a stream: asyncssh's default of 2 MiB halves the speed at 40 ms."""
 
@@ -138,17 +140,21 @@ class SshHost:
             connection = await self._connection()
             import asyncssh
 
+            from dflash_tui.hosts.ssh_session import Session
+
             heeds = _heeds_signals(connection)
             mark = "" if heeds else new_mark()
             # A server that heeds signals is no OpenSSH and starts no login shell. asyncssh sends bytes as they are.
             line = shell_line(announcing(argv, mark)) if mark else shlex.join(argv).encode("utf-8", "surrogateescape")
             command = cast(str, line)
 
-            async def open_session() -> asyncssh.SSHClientProcess[bytes]:
-                source = asyncssh.PIPE if stdin else asyncssh.DEVNULL
-                return await connection.create_process(
-                    command, stdin=source, encoding=None, window=_WINDOW, request_pty=False
+            async def open_session() -> Session:
+                channel, session = await connection.create_session(
+                    Session, command, encoding=None, window=_WINDOW, request_pty=False
                 )
+                if not stdin:
+                    channel.write_eof()
+                return cast(Session, session)
 
             async def start() -> _SshProcess:
                 async with translated(self.name, f"`{command_text(argv)}`"):
@@ -316,13 +322,13 @@ class _SshProcess:
         name: str,
         argv: Sequence[str],
         connection: asyncssh.SSHClientConnection,
-        remote: asyncssh.SSHClientProcess[bytes],
+        remote: Session,
     ) -> None:
         import asyncssh
 
         self._name, self._argv = name, argv
         self._what = f"`{command_text(argv)}`"
-        self._connection, self._remote = connection, remote
+        self._connection, self._remote, self._channel = connection, remote, remote.channel
         self._tail = Tail(remote.stderr.read, (OSError, asyncssh.Error))
 
     async def read(self, limit: int = 1 << 20) -> bytes:
@@ -332,8 +338,7 @@ class _SshProcess:
     async def write(self, data: bytes) -> None:
         try:
             async with translated(self._name, self._what):
-                self._remote.stdin.write(data)
-                await self._remote.stdin.drain()
+                await self._remote.write(data)
         except HostUnreachable:
             # A command that ended before it read its input also breaks the pipe; then its status is the reason.
             if self._connection.is_closed():
@@ -342,17 +347,17 @@ class _SshProcess:
 
     async def close_stdin(self) -> None:
         async with translated(self._name, self._what):
-            if self._remote.stdin.can_write_eof() and not self._remote.stdin.is_closing():
-                self._remote.stdin.write_eof()
+            if not self._channel.is_closing():
+                self._channel.write_eof()
 
     async def wait(self) -> Completed:
         async with translated(self._name, self._what):
-            await self._remote.wait_closed()
+            await self._channel.wait_closed()
         stderr = await self._tail.text(_REAP)
-        if self._remote.exit_signal is not None:
-            number = getattr(signal, f"SIG{self._remote.exit_signal[0]}", signal.SIGKILL)
+        if (ended := self._channel.get_exit_signal()) is not None:
+            number = getattr(signal, f"SIG{ended[0]}", signal.SIGKILL)
             return Completed(128 + int(number), b"", stderr)
-        status = self._remote.exit_status
+        status = self._channel.get_exit_status()
         if status is None:
             raise HostUnreachable(f"{self._name}: the connection broke before {self._what} told its status")
         return Completed(status, b"", stderr)
@@ -365,15 +370,15 @@ class _SshProcess:
         ("": the server heeds signals); killing it takes a session, and they are few: `endings` are one at a time."""
         import asyncssh
 
-        if self._remote.exit_status is None and not self._connection.is_closed():
+        if self._channel.get_exit_status() is None and not self._connection.is_closed():
             with contextlib.suppress(OSError, asyncssh.Error):
-                self._remote.kill()
+                self._channel.kill()
                 if mark and (pid := await self._tail.pid(mark, _REAP)) is not None:
                     async with endings:
                         await self._connection.run(shlex.join(ending(pid)), timeout=_REAP, stdin=asyncssh.DEVNULL)
-        self._remote.close()
+        self._channel.close()
         with contextlib.suppress(OSError, asyncssh.Error):
-            await asyncio.wait_for(self._remote.wait_closed(), _REAP)
+            await asyncio.wait_for(self._channel.wait_closed(), _REAP)
         await self._tail.close()
 
 

@@ -22,8 +22,8 @@ from dflash_tui.transfer.writing import BUSY, free, writing
 _T = TypeVar("_T")
 
 _STALL_SECONDS = 120.0
-_READ = 1 << 20
-_HELD = 4 << 20
+_READ = 256 << 10
+_HELD = 2 << 20
 """Bytes that wait between two of reading, hashing and writing."""
 _BATCH = 512 << 10
 _NAP = 0.004
@@ -44,11 +44,8 @@ class RelayEngine:
 
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`. A writer that a broken connection left behind is ended first."""
-        by = self._skipping.get(leg.source.name)
-        if by is None:
-            by = self._skipping[leg.source.name] = await skipping(leg.source)
         for pause in _FREEING:
-            carrying = _Carrying(leg, by)
+            carrying = _Carrying(leg, self._skipping)
             try:
                 return await carrying.carry()
             except _Busy:
@@ -68,8 +65,9 @@ class _Busy(Exception):
 class _Carrying:
     """One attempt at a leg: three tasks (reading, hashing, writing) and what waits between them."""
 
-    def __init__(self, leg: Leg, by: Skipping) -> None:
-        self.leg, self._by = leg, by
+    def __init__(self, leg: Leg, known: dict[str, Skipping]) -> None:
+        """`known`: how ranges are read, by the names of hosts; it grows."""
+        self.leg, self._known = leg, known
         self.read = self.written = 0
         segments = leg.output.segments
         self._late = segments[-1] if segments and isinstance(segments[-1], Late) else None
@@ -84,18 +82,26 @@ class _Carrying:
         self._there = f"{leg.destination.name}:{leg.part}"
 
     async def carry(self) -> Passed:
-        leg = self.leg
         with ThreadPoolExecutor(1, "dflash-hash") as thread:
-            async with leg.destination.stream(writing(leg.part, leg.start, leg.size), stdin=True) as into:
-                if self._until > leg.start:
-                    pieces = clipped(leg.output.segments, leg.start, self._until)
-                    wanted = emission(leg.folder, pieces, self._by)
-                    async with leg.source.stream(wanted.argv, stdin=True) as out:
-                        await together(self._ask(out, wanted), self._take(out), self._sum(thread), self._give(into))
-                else:
-                    self._arrived.end()
-                    await together(self._sum(thread), self._give(into))
+            # Both ends are opened at once: each needs some round trips before the first byte.
+            await together(self._from_source(), self._sum(thread), self._to_destination())
         return Passed(self._sums.crcs)
+
+    async def _from_source(self) -> None:
+        leg = self.leg
+        if self._until > leg.start:
+            by = self._known.get(leg.source.name)
+            if by is None:
+                by = self._known[leg.source.name] = await skipping(leg.source)
+            wanted = emission(leg.folder, clipped(leg.output.segments, leg.start, self._until), by)
+            async with leg.source.stream(wanted.argv, stdin=True) as out:
+                await together(self._ask(out, wanted), self._take(out))
+        self._arrived.end()
+
+    async def _to_destination(self) -> None:
+        leg = self.leg
+        async with leg.destination.stream(writing(leg.part, leg.start, leg.size), stdin=True) as into:
+            await self._give(into)
 
     async def _ask(self, out: Process, wanted: Emission) -> None:
         # The shell reads its program while the first bytes already come.
@@ -118,7 +124,6 @@ class _Carrying:
         judge_source(self._from, await _unless_stalled(out.wait(), self._from))
         if self.read != expected:
             raise ReadShort(f"{self._from} ended after {self.read:,} of {expected:,} bytes")
-        self._arrived.end()
 
     async def _sum(self, thread: ThreadPoolExecutor) -> None:
         loop = asyncio.get_running_loop()
