@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 
+from rich.cells import cell_len
 from rich.console import Console as Terminal
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.narration import narrator
-from dflash_tui.console.quantities import megabytes, time_left
-from dflash_tui.console.words import plain
+from dflash_tui.console.quantities import megabytes, of_bytes, time_left
+from dflash_tui.console.words import ROUTES, plain
 from dflash_tui.transfer.progress import TransferProgress
 
 _EVERY = 0.5
 _PER_SECOND = 4
+_SHORTEST, _LONGEST = 10, 50  # cells of a bar
 _MOVING = ("moving", "verifying", "publishing", "done")
 
 
@@ -97,44 +100,92 @@ class Bars:
             self._live.start()
         self._live.update(drawn, refresh=self._progress is not None and self._progress.phase == "done")
 
-    def _table(self) -> Table:
+    def _table(self) -> Group:
         progress = self._progress
         assert progress is not None
         straight = progress.route in ("direct", "same host") and len(self._route) > 2
         route = (self._route[0], self._route[-1]) if straight else self._route
-        table = Table.grid(padding=(0, 1))
-        for justify in ("left", "left", "right", "right", "right", "right"):
-            table.add_column(justify=justify, no_wrap=True)  # type: ignore[arg-type]
-        width = max(8, min(50, self._terminal.width - 62))
-        moving = progress.phase == "moving"
+        moving, proving = progress.phase == "moving", progress.phase == "verifying"
+        rows: list[_Row] = []
         hops = list(pairwise(route))
         for index, (one, other) in enumerate(hops):
             first = len(hops) > 1 and index == 0
             done, rate = (progress.read, progress.read_rate) if first else (progress.written, progress.rate)
             left = progress.eta if moving and index == len(hops) - 1 else None
-            table.add_row(*_row(f"{one} ▸ {other}", done, progress.total, progress.resumed, width,
-                                rate if moving else 0.0, left))  # fmt: skip
+            rows.append(_Row(f"{one} ▸ {other}", done, progress.total, progress.resumed, rate if moving else 0, left))
         if progress.to_verify:
-            proving = progress.phase == "verifying"
-            table.add_row(*_row("verify", progress.verified, progress.to_verify, 0, width,
-                                progress.rate if proving else 0.0, progress.eta if proving else None))  # fmt: skip
+            rate, left = (progress.rate, progress.eta) if proving else (0.0, None)
+            rows.append(_Row("verify", progress.verified, progress.to_verify, 0, rate, left))
+        whole = f"end to end {_percent(progress.written, progress.total)}"
+        if progress.route in ROUTES:
+            whole += f" · {ROUTES[progress.route]}"
         if progress.resumed:
-            table.add_row("", Text(f"╍ {megabytes(progress.resumed)} lay there before", "dim"))
-        return table
+            whole += f" · ╍ {megabytes(progress.resumed)} lay there before"
+        return Group(_grid(rows, self._terminal.width), Text(whole, "dim", no_wrap=True, overflow="ellipsis"))
 
 
-def _row(name: str, done: int, total: int, before: int, width: int, rate: float, eta: float | None) -> tuple[Text, ...]:
-    share = min(1.0, done / total) if total else 1.0
-    full, old = int(share * width), int(min(1.0, before / total) * width) if total else 0
-    bar = Text("╍" * min(old, full), "dim")
-    bar.append("━" * (full - min(old, full)), "green" if share >= 1 else "cyan")
+@dataclass(frozen=True)
+class _Row:
+    """A bar: `before` of the `done` bytes lay there when this began; `rate` 0 and `eta` None are not shown."""
+
+    name: str
+    done: int
+    total: int
+    before: int
+    rate: float
+    eta: float | None
+
+
+def _grid(rows: Sequence[_Row], width: int) -> Table:
+    """Name, bar, percent, bytes, speed, time to come; where room is short, bytes and then speed give way."""
+    names = max(cell_len(plain(row.name)) for row in rows)
+    columns = [(_percent_of, 5), (_bytes, 18), (_speed, 11), (_left, 7)]
+    for droppable in (_bytes, _speed):
+        if _room(width, names, columns) < _SHORTEST:
+            columns = [column for column in columns if column[0] is not droppable]
+    table = Table.grid(padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    for _ in columns:
+        table.add_column(justify="right", no_wrap=True)
+    long = max(1, min(_LONGEST, _room(width, names, columns)))
+    for row in rows:
+        table.add_row(Text(plain(row.name)), _bar(row, long), *(Text(words(row)) for words, _ in columns))
+    return table
+
+
+def _room(width: int, names: int, columns: Sequence[tuple[Callable[[_Row], str], int]]) -> int:
+    return width - names - sum(size + 1 for _, size in columns) - 2
+
+
+def _bar(row: _Row, width: int) -> Text:
+    share = min(1.0, row.done / row.total) if row.total else 1.0
+    full = int(share * width)
+    old = min(full, int(min(1.0, row.before / row.total) * width)) if row.total else 0
+    bar = Text("╍" * old, "dim")
+    bar.append("━" * (full - old), "green" if share >= 1 else "cyan")
     bar.append("─" * (width - full), "bright_black")
-    percent = 100 if share >= 1 else min(99, round(share * 100))
-    return (
-        Text(plain(name)),
-        bar,
-        Text(f"{percent} %", "bold"),
-        Text(f"{megabytes(done)} of {megabytes(total)}"),
-        Text(f"{megabytes(int(rate))}/s" if rate >= 1 else "", "dim"),
-        Text("✓" if share >= 1 else time_left(eta) if eta is not None else ""),
-    )
+    return bar
+
+
+def _percent(done: int, total: int) -> str:
+    share = done / total if total else 1.0
+    return f"{100 if share >= 1 else min(99, round(share * 100))} %"
+
+
+def _percent_of(row: _Row) -> str:
+    return _percent(row.done, row.total)
+
+
+def _bytes(row: _Row) -> str:
+    return of_bytes(row.done, row.total)
+
+
+def _speed(row: _Row) -> str:
+    return f"{megabytes(int(row.rate))}/s" if row.rate >= 1 else ""
+
+
+def _left(row: _Row) -> str:
+    if row.done >= row.total:
+        return "✓"
+    return time_left(row.eta) if row.eta is not None else ""

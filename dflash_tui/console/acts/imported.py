@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path, PurePosixPath
 
 from dflash_tui.console.acts.baselines import LARGEST_RESULT
-from dflash_tui.console.acts.subject import placed
+from dflash_tui.console.acts.found import placed
 from dflash_tui.console.console import Console
 from dflash_tui.console.errors import ConsoleError
 
