@@ -31,7 +31,7 @@ PARTS: dict[str, Callable[[World, int, int], list[Section]]] = {
     "slim": lambda world, size, rounds: [slimmed(world, size // 2, rounds)],
     "delay": lambda world, size, rounds: [delayed(world, size // 16, rounds)],
     "resume": lambda world, size, rounds: [resumed(world, size // 2, rounds)],
-    "memory": lambda world, size, rounds: [remembered(world, (size // 4, size))],
+    "memory": lambda world, size, rounds: [remembered(world, size // 4, size)],
 }
 """By name; `size` is the relay's, the others are fractions of it: 2 GiB, 256 MiB, 2 GiB, and 1 and 4 GiB."""
 

@@ -47,7 +47,9 @@ class World:
     def configured(self, name: str, ports: Mapping[str, int]) -> Path:
         """Another ssh_config, in which the servers answer at these ports (of lines in front of them)."""
         servers = {SOURCE: self.source, DESTINATION: self.destination}
-        return _configure(self.folder / name, servers, {name: server.port for name, server in servers.items()} | ports)
+        return _configure(
+            self.folder / name, servers, {**{name: server.port for name, server in servers.items()}, **ports}
+        )
 
     def clear(self) -> None:
         """Take away whatever arrived; what is not written back to the disk yet never will be."""
