@@ -21,17 +21,21 @@ def whole_tensors() -> dict[str, torch.Tensor]:
     return tensors
 
 
-def save_with_two_ranks(folder: Path, tensors: Mapping[str, torch.Tensor], *, columns: bool = False) -> None:
-    """Every tensor sharded by rows but `copy`, which each rank has whole; with `columns` one by columns."""
+def save_with_two_ranks(
+    folder: Path, tensors: Mapping[str, torch.Tensor], *, columns: bool = False, form: str = "TORCH_SAVE"
+) -> None:
+    """Every tensor sharded by rows but `copy`, which each rank has whole; with `columns` one by columns. `form` is a
+    SerializationFormat."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])}
     meeting = folder.parent / f"{folder.name}.meeting"
     torch.save(dict(tensors), f"{meeting}.pt")
-    command = [sys.executable, "-m", "tests.checkpoints.sharded", str(meeting), str(folder), str(int(columns))]
+    command = [sys.executable, "-m", "tests.checkpoints.sharded", str(meeting), str(folder), str(int(columns)), form]
     ranks = [subprocess.Popen([*command, str(rank)], env=environment) for rank in range(2)]
     assert [rank.wait(timeout=120) for rank in ranks] == [0, 0]
 
 
-def _rank(rank: int, meeting: str, folder: str, columns: bool) -> None:
+def _rank(meeting: str, folder: str, columns: bool, form: str, rank: int) -> None:
+    from torch.distributed.checkpoint.filesystem import FileSystemWriter, SerializationFormat
     from torch.distributed.checkpoint.state_dict_saver import save
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
@@ -46,9 +50,9 @@ def _rank(rank: int, meeting: str, folder: str, columns: bool) -> None:
     model = {name: shared(name, tensor) for name, tensor in torch.load(f"{meeting}.pt").items()}
     moments = {name: {"exp_avg": shared("", torch.ones(6, 2))} for name in model}
     state = {"app": {"model": model, "optim": {"state": moments}, "step": 31}}
-    save(state, checkpoint_id=folder)
+    save(state, storage_writer=FileSystemWriter(folder, serialization_format=SerializationFormat[form]))
     torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
-    _rank(int(sys.argv[4]), sys.argv[1], sys.argv[2], sys.argv[3] == "1")
+    _rank(sys.argv[1], sys.argv[2], sys.argv[3] == "1", sys.argv[4], int(sys.argv[5]))

@@ -216,6 +216,15 @@ def test_tensors_that_two_ranks_saved_by_rows_are_whole(sharded: Path) -> None:
     assert shard_extents(files) == {name: (sharded / name).stat().st_size for name in structure.files[1:]}
 
 
+def test_two_ranks_files_in_the_safetensors_format_are_read(tmp_path: Path) -> None:
+    save_with_two_ranks(tmp_path / "step-2", whole_tensors(), form="SAFETENSORS")
+    files = LocalFiles(tmp_path / "step-2")
+    structure = read_structure(files)
+    check(structure, files, whole_tensors())
+    assert len(structure.tensors["layer.bf16"].pieces) == 2
+    assert structure.step == 31
+
+
 def test_rows_of_a_tensor_in_pieces_are_its_rows(sharded: Path) -> None:
     files = LocalFiles(sharded)
     info = read_structure(files).tensors["layer.even"]
