@@ -15,8 +15,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.evaluate import evaluate
-from dflash_tui.console.acts.shown import show_newest
 from dflash_tui.console.acts.found import drafter_name, placed
+from dflash_tui.console.acts.shown import show_newest
 from dflash_tui.console.errors import TROUBLE, ConsoleError
 from dflash_tui.evals.errors import EvaluationRefused
 from dflash_tui.records.codec import loads

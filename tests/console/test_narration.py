@@ -79,3 +79,32 @@ def test_whom_a_run_waits_for_is_told_once_each() -> None:
     queued = [ProgressRecord("", "queued", 0, 0, behind=behind) for behind in ("full-1", "full-1", "quick-2")]
     events = [happened.EvaluationAdvanced("job 1", "run", "running", item) for item in queued]
     assert told(*events) == ["  queued behind full-1", "  queued behind quick-2"]
+
+
+def test_a_slim_transfer_is_announced_with_what_stays() -> None:
+    begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 15_470_000_000)
+    left = (("optimizer", 6_924_000_000), ("frozen embed/lm_head", 5_086_000_000))
+    plan = happened.TransferPlanned("job 1", 3_460_000_000, 15_470_000_000, ("drafter",), left, resumable=1_000_000_000)
+    assert told(begun, plan, moving(0))[:2] == [
+        "  1.00 GB of it lie there from an earlier attempt, and are continued",
+        "moving step_4000, 3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left: ct200 ▸ here ▸ ct129",
+    ]
+
+
+def test_why_a_transfer_is_not_slim_is_told() -> None:
+    begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 1000)
+    plan = happened.TransferPlanned("job 1", 1000, 1000, why="moved as it is, because …")
+    assert told(begun, plan, moving(0))[:2] == [
+        "moved as it is, because …",
+        "moving step_4000, 1.00 kB: ct200 ▸ here ▸ ct129",
+    ]
+
+
+def test_the_way_is_told_once_where_it_is_not_the_usual_one() -> None:
+    begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 1000)
+    events = [
+        happened.TransferAdvanced("job 1", TransferProgress("moving", at, at, 1000, route=route))
+        for at, route in ((0, "relay"), (10, "joined"), (20, "joined"), (30, "direct"))
+    ]
+    ways = [line for line in told(begun, *events) if "%" not in line]
+    assert ways[1:] == ["  through this machine, by two ssh and one pipe", "  from host to host"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -542,3 +543,54 @@ def test_a_checkpoint_of_before_a_restart_is_not_behind_by_a_negative_number() -
     assert "saved ◆5800 · 35 min ago · of before the log went back" in text(draw_training(restarted, View(76, 16)))
     begun = fold(_log("step=10 loss=3.0"), CheckpointsListed((replace(saved, step=5800),)))
     assert "ahead of the log" in text(draw_training(begun, View(76, 16)))
+
+
+def _transferring(**known: Any) -> State:
+    return story.folded((*story.training(), *story.moving(**known)))
+
+
+def test_a_slim_transfer_says_what_moves_and_what_stays() -> None:
+    state = _transferring()
+    assert "drafter 3.46 of 15.5 GB · relay" in text(draw_transfer(state, View(56, 4)))
+    assert "left      12.0 GB: optimizer, frozen embed/lm_head" in text(draw_transfer(state, View(56, 5)))
+    zoomed = text(draw_transfer(state, View(116, 30, zoomed=True)))
+    assert "3,462,406,528 of 15,470,000,128" in zoomed
+    assert "left   optimizer  6.92 GB" in zoomed
+    assert "3.46 of 15.5 GB moved" in text(draw_transfer(story.finished(), View(76, 1)))
+
+
+def test_what_could_not_be_made_slim_says_why() -> None:
+    why = "moved as it is, because it can't be made slim: a zip that is compressed"
+    plan = happened.TransferPlanned("job 1", story.SIZE, story.SIZE, why=why)
+    state = story.folded((*story.training(), story.moving()[0], plan))
+    for view in (View(90, 5), View(116, 30, zoomed=True)):
+        assert why in text(draw_transfer(state, view))
+
+
+@pytest.mark.parametrize("view", [View(56, 4), View(76, 1), View(116, 30, zoomed=True)])
+def test_bytes_that_lay_there_before_have_another_shade(view: View) -> None:
+    assert "╍" not in text(draw_transfer(_transferring(), view))
+    drawing = draw_transfer(_transferring(resumed=1_200_000_000), view)
+    assert _roles(drawing, "╍╍") == {"muted"}
+    shares = [each.plain.count("╍") / sum(each.plain.count(cell) for cell in "╍━╸─") for each in drawing.lines
+              if "╍╍" in each.plain]  # fmt: skip
+    assert all(abs(share - 1.2e9 / story.SLIM) < 0.06 for share in shares)
+
+
+@pytest.mark.parametrize("view", [View(56, 4), View(76, 1), View(116, 30, zoomed=True)])
+def test_the_proof_is_a_step_of_its_own_with_a_bar(view: View) -> None:
+    total = 2 * story.SLIM
+    state = _transferring(written=story.SLIM, phase="verifying", verified=total // 2, to_verify=total, rate=840e6)
+    shown = next(each.plain for each in draw_transfer(state, view).lines if "verify" in each.plain)
+    assert "50 %" in shown
+    assert "840 MB/s" in shown
+    assert "━" in shown
+
+
+def test_what_goes_from_host_to_host_has_one_hop() -> None:
+    shown = text(draw_transfer(_transferring(route="direct"), View(56, 5)))
+    assert "ct200 ▸ ct129" in shown
+    assert "here" not in shown
+    assert "direct" in shown
+    joined = text(draw_transfer(_transferring(route="joined"), View(116, 30, zoomed=True)))
+    assert "ct200 ▸ here ▸ ct129  through this machine by two ssh and one pipe" in joined
