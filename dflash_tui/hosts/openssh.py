@@ -6,6 +6,8 @@ machine: what can't be said to it in words is left to asyncssh.
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import os
 import pwd
 import shlex
@@ -77,6 +79,8 @@ def environment() -> dict[str, str]:
 
 async def login_target(address: SshAddress) -> str:
     """`user@host:port` as the configuration resolves an address: how another machine may reach it."""
+    # The import takes half a second: not on the loop, which may be drawing a screen.
+    await asyncio.to_thread(importlib.import_module, "asyncssh")
     import asyncssh
 
     given: Mapping[str, object] = {"port": address.port, "username": address.username}

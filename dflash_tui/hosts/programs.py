@@ -14,6 +14,8 @@ from dflash_tui.hosts.openssh import environment
 from dflash_tui.hosts.running import Tail, command_text
 
 _REAP = 5.0
+_MOST = 1 << 16
+"""Bytes of an answer: who says more does not answer what was asked."""
 
 
 class Program:
@@ -91,7 +93,9 @@ async def answer(argv: Sequence[str], *, timeout: float) -> Completed:
                 async with started(argv, stdout=far) as program:
                     os.close(far)
                     far = -1
-                    said = await reader.read()
+                    said = b""
+                    while len(said) < _MOST and (data := await reader.read(_MOST)):
+                        said += data
                     done = await program.wait()
             finally:
                 if far >= 0:

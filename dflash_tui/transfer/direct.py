@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from dflash_tui.hosts.address import parse_target
 from dflash_tui.hosts.base import CommandFailed, Completed, FileMissing, Host, HostError, HostUnreachable, Process
 from dflash_tui.hosts.openssh import login_target, quiet_options
-from dflash_tui.hosts.running import together
+from dflash_tui.hosts.running import STDERR_TAIL, together
 from dflash_tui.hosts.shell import asked_together
 from dflash_tui.transfer.emission import Emission
 from dflash_tui.transfer.engine import CHUNK, Leg, Passed, Route
@@ -238,6 +238,7 @@ class _Carrying:
 async def _collect(process: Process, told: bytearray) -> None:
     while data := await process.read():
         told += data
+        del told[:-STDERR_TAIL]
 
 
 def _script(emission: Emission, command: Sequence[str]) -> bytes:

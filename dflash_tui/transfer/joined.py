@@ -17,7 +17,7 @@ from typing import IO
 
 from dflash_tui.hosts.base import Completed, Host, HostError, HostUnreachable, ReadShort
 from dflash_tui.hosts.programs import Program, answer, started
-from dflash_tui.hosts.running import announcing, ending_later, new_mark
+from dflash_tui.hosts.running import announcing, ending_later, new_mark, together
 from dflash_tui.transfer.emission import Emission
 from dflash_tui.transfer.engine import Leg, Passed, Route
 from dflash_tui.transfer.errors import SourceChanged, TransferError
@@ -41,6 +41,7 @@ from dflash_tui.transfer.writing import BUSY, writing
 TRYING_SECONDS = 20.0
 
 _STEP = 4 << 20
+_LOOK = 'export LC_ALL=C; stat -c "%d %i %s %Y" "$1" 2>&1 || ls -lidn "$1" 2>&1'
 _FREEING = (0.0, 0.5, 1.0, 2.0)
 
 
@@ -78,9 +79,11 @@ class JoinedEngine:
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`. TransferError also when `ssh` can't say or reach what is meant, or would reach another
         machine than is meant."""
+        began = time.monotonic()
         emission = await self._emissions.of(leg)
         if (leg.source.name, leg.destination.name) not in self._proven:
-            await _prove(leg)
+            # `ssh` reads a configuration by itself: it must be led to the same files as we are.
+            await together(_prove_source(leg), _prove_destination(leg))
             self._proven.add((leg.source.name, leg.destination.name))
         for pause in _FREEING:
             carrying = _Carrying(leg, emission)
@@ -91,7 +94,7 @@ class JoinedEngine:
                 await asyncio.sleep(pause)
                 await free_part(leg)
             else:
-                self.started_seconds = carrying.started_seconds
+                self.started_seconds = carrying.first_byte - began
                 return Passed()
         raise TransferError(
             f"{destination_of(leg)} is held open by another program that can't be ended; is it being fetched by "
@@ -105,7 +108,7 @@ class _Carrying:
     def __init__(self, leg: Leg, emission: Emission) -> None:
         self.leg, self._emission = leg, emission
         self.moved = 0
-        self.started_seconds = 0.0
+        self.first_byte = time.monotonic()
         self._marks = (new_mark(), new_mark())
         self._reading: int | None = None
 
@@ -127,7 +130,6 @@ class _Carrying:
         await check_arrived(leg)
 
     async def _run(self, reading: Sequence[str], write: Sequence[str]) -> None:
-        began = time.monotonic()
         async with AsyncExitStack() as stack:
             join = Join()
             stack.callback(join.close)
@@ -136,12 +138,12 @@ class _Carrying:
             out = await stack.enter_async_context(started(reading, stdin=script, stdout=join.out))
             join.begun()
             try:
-                await self._move(join, out, into, began)
+                await self._move(join, out, into)
                 await self._end(join, out, into)
             finally:
                 self._reading = await out.announced(self._marks[0], 0)
 
-    async def _move(self, join: Join, out: Program, into: Program, began: float) -> None:
+    async def _move(self, join: Join, out: Program, into: Program) -> None:
         leg, left = self.leg, self.leg.stop - self.leg.start
         while left:
             granted = min(left, _STEP)
@@ -155,7 +157,8 @@ class _Carrying:
                 if count == 0:
                     await self._judge_reader(out)
                     raise ReadShort(f"{source_of(leg)} ended after {self.moved:,} of {leg.stop - leg.start:,} bytes")
-                self.started_seconds = self.started_seconds or time.monotonic() - began
+                if not self.moved:
+                    self.first_byte = time.monotonic()
                 self.moved += count
                 granted, left = granted - count, left - count
                 leg.count(count, count)
@@ -191,27 +194,30 @@ async def _ended(host: Host, pid: int, mark: str) -> None:
     await host.run(ending_later(pid, mark), check=False)
 
 
-async def _prove(leg: Leg) -> None:
-    """`ssh` reads a configuration by itself: it must be led to the same files as we are. Raises TransferError."""
-    source, destination = leg.source, leg.destination
-    if destination.ssh_address() is not None:
-        async with token(destination, posixpath.dirname(leg.part)) as there:
-            done = await _answer(_command(destination, there.reading))
-        if done.status != 0 or done.text != there.text:
-            raise TransferError(
-                f"the system's ssh does not find {destination.name}'s files; does it get to another machine? "
-                f"({last_words(done)})"
-            )
-    if source.ssh_address() is not None and leg.output.sources:
-        path = posixpath.join(leg.folder, leg.output.sources[0])
-        look = ["env", "LC_ALL=C", "ls", "-lidn", "--", path]
-        known = await source.run(look)
-        done = await _answer(_command(source, look))
-        if done.status != 0 or done.stdout != known.stdout:
-            raise TransferError(
-                f"the system's ssh does not find {source.name}:{path} as it is; does it get to another machine? "
-                f"({last_words(done)})"
-            )
+async def _prove_destination(leg: Leg) -> None:
+    host = leg.destination
+    if host.ssh_address() is None:
+        return
+    async with token(host, posixpath.dirname(leg.part)) as there:
+        done = await _answer(_command(host, there.reading))
+    if done.status != 0 or done.text != there.text:
+        raise TransferError(
+            f"the system's ssh does not find {host.name}'s files; does it get to another machine? ({last_words(done)})"
+        )
+
+
+async def _prove_source(leg: Leg) -> None:
+    host = leg.source
+    if host.ssh_address() is None or not leg.output.sources:
+        return
+    look = ["sh", "-c", _LOOK, "dflash", posixpath.join(leg.folder, leg.output.sources[0])]
+    known = await host.run(look)
+    done = await _answer(_command(host, look))
+    if done.status != 0 or done.stdout != known.stdout:
+        raise TransferError(
+            f"the system's ssh does not find {source_of(leg)} as it is; does it get to another machine? "
+            f"({last_words(done)})"
+        )
 
 
 async def _answer(command: Sequence[str]) -> Completed:

@@ -87,6 +87,16 @@ async def test_another_login_may_lead_there(host: Host) -> None:
     assert (done.returncode, done.stdout) == (0, b"a b\n")
 
 
+def test_no_login_shell_finds_anything_to_dispute_in_a_command() -> None:
+    command = SshHost("ct129", PLAIN).system_command(["sh", "-c", "if true\nthen echo 'a!\\b'\nfi", "sh", *WORDS])
+    assert command is not None
+    # csh ends a quoted text at a newline and looks for history at "!"; fish takes \\\\ and \\' for one character.
+    assert not set(command[-1]) & set("\n!")
+    assert "\\\\" not in command[-1]
+    assert "\\'" not in command[-1]
+    assert command[:-1] == ssh_login(PLAIN)
+
+
 def test_a_gate_is_no_place_for_commands() -> None:
     with pytest.raises(JumpOnly, match="JUMP_ONLY"):
         GateHost("hop1").system_command(["true"])
@@ -223,6 +233,12 @@ async def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     assert processes_with(f"sleep\000500.{os.getpid()}") == []
     with pytest.raises(HostError, match="can't start"):
         await answer(["/nowhere/ssh"], timeout=5)
+
+
+async def test_an_answer_without_end_is_no_answer() -> None:
+    with pytest.raises(HostError, match="did not answer"):
+        await answer(["sh", "-c", f"exec cat /dev/zero {os.getpid()}"], timeout=0.5)
+    assert processes_with(f"/dev/zero\0{os.getpid()}") == []
 
 
 async def test_no_terminal_is_near_a_program() -> None:

@@ -148,7 +148,7 @@ async def test_direct_carries_where_the_source_gets_to_the_destination(pair: tup
     source, destination = pair
     let_in(source, destination)
     for wanted in ("direct", "auto"):
-        made = chooser(pair, wanted)  # type: ignore[arg-type]
+        made = chooser(pair, wanted)
         data = fill(source.real / "f", 3 * MIB)
         engine, most = await made.choose(len(data))
         assert (engine.route, most) == ("direct", len(data))
