@@ -92,11 +92,15 @@ async def run_to_end(
 async def together(*parts: Awaitable[None]) -> None:
     """Await all; when one fails the others are cancelled and awaited, and the first error is raised."""
     tasks = [asyncio.ensure_future(part) for part in parts]
+    own = asyncio.current_task()
+    asked = own.cancelling() if own is not None else 0
     try:
         await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
+        # Where this one is cancelled, `gather` has cancelled them already: once more would meet them clearing away.
+        if own is None or own.cancelling() == asked:
+            for task in tasks:
+                task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
