@@ -152,7 +152,8 @@ def _rows(name: str, entry: Entry) -> list[Chunk]:
     place = entry.chunks[0].place
     if prod(entry.shape) == 0:
         return [entry.chunks[0]]
-    chunks = sorted((chunk for chunk in entry.chunks if prod(chunk.sizes)), key=lambda chunk: chunk.offsets)
+    boxes = {(chunk.offsets, chunk.sizes): chunk for chunk in entry.chunks if prod(chunk.sizes)}
+    chunks = [boxes[box] for box in sorted(boxes)]  # ranks that keep the same rows may each list them
     if any(any(chunk.offsets[1:]) or chunk.sizes[1:] != entry.shape[1:] for chunk in chunks):
         raise CheckpointUnsupported(
             f"{place.file}: {name} is sharded along another dimension than its first, which can't be read in place; "

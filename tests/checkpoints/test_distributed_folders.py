@@ -319,6 +319,18 @@ def test_chunks_are_looked_at_a_few_at_a_time(sharded: Path, monkeypatch: pytest
     assert read_structure(files) == whole
 
 
+def test_a_chunk_that_two_ranks_list_is_one(tmp_path: Path) -> None:
+    weights = {"w": torch.randn(4, 2)}
+    saved(tmp_path, {"model": weights})
+    files = rewritten(
+        tmp_path,
+        lambda said: said.state_dict_metadata["model.w"].chunks.extend(
+            list(said.state_dict_metadata["model.w"].chunks)
+        ),
+    )
+    check(read_structure(files), files, weights)
+
+
 class Runs:
     def __init__(self, command: str) -> None:
         self.command = command
