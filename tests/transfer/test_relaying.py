@@ -302,25 +302,30 @@ async def test_a_limit_is_kept(two: tuple[Place, Place]) -> None:
 
 _MEASURED = """
 import asyncio, sys
+from dataclasses import replace
 from pathlib import Path
 from dflash_tui.checkpoints.segments import Output, Range
+from dflash_tui.transfer.pace import Shared
 from dflash_tui.transfer.relaying import RelayEngine
 from tests.transfer.lab import MIB, Told, leg, place
 
-async def main(folder, size):
+async def main(folder, size, limit):
     async with place("ssh", folder / "one", "a") as source, place("ssh", folder / "two", "b") as target:
         with (source.real / "a").open("wb") as file:
             file.truncate(size)
-        await RelayEngine().carry(leg(source, Output("a", (Range("a", 0, size),)), target, Told()))
+        one = leg(source, Output("a", (Range("a", 0, size),)), target, Told())
+        await RelayEngine().carry(replace(one, pace=Shared(limit or None).lane()))
     # Not ru_maxrss: it counts what the parent had at the fork.
     print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 
-asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2])))
+asyncio.run(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
 """
 
 
-def test_memory_stays_below_100_mb(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _MEASURED, tmp_path, str(768 * MIB)], capture_output=True, text=True, check=True
-    )
+@pytest.mark.parametrize(
+    ("size", "limit"), [(512 * MIB, 0), (256 * MIB, 32 * MIB)], ids=["fast", "slower than it comes"]
+)
+def test_memory_stays_below_100_mb(tmp_path: Path, size: int, limit: int) -> None:
+    command = [sys.executable, "-c", _MEASURED, tmp_path, str(size), str(limit)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100_000
