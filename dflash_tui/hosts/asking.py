@@ -100,6 +100,10 @@ class AskingHost:
         """See `Host.read`."""
         return await self._asking(partial(self.inner.read, path, offset, length))
 
+    async def read_many(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Host.read_many`."""
+        return await self._asking(partial(self.inner.read_many, path, ranges))
+
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         """See `Host.stat`."""
         return await self._asking(partial(self.inner.stat, path, follow=follow))

@@ -209,6 +209,10 @@ class Host(Protocol):
         """Exactly the bytes offset … offset+length of a regular file. Raises FileMissing, ReadShort."""
         ...
 
+    async def read_many(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """The bytes of each (offset, length) of one file: few round trips for many small ones. Raises as `read`."""
+        ...
+
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         """Raises FileMissing."""
         ...

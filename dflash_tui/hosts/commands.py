@@ -9,6 +9,7 @@ Every command that is sent, `PATH` and `FOLDER` being absolute:
 | link's text | `readlink PATH` | - | text and a newline |
 | several links' | `sh -c 'for link; do readlink "$link"; printf "\\000"; done' dflash PATH…` | - | each and a NUL |
 | read | `dd if=PATH bs=B skip=N count=M` (B 4096 or 65536) | - | the blocks N … N+M-1 of B bytes |
+| several reads | `sh -c … dflash PATH B N M B N M …` | - | the size, a newline, the blocks of each |
 | write | `dd of=TEMPORARY bs=65536`, `stat -c …`, `mv -f TEMPORARY PATH` | the data of `dd` | - |
 | after a failed write | `rm -f TEMPORARY` | - | - |
 | make folder | `mkdir -p FOLDER`; exclusive: `mkdir -p PARENT`, `mkdir FOLDER` | - | - |
@@ -46,9 +47,22 @@ _LIST_TRIES = 3
 _NOT_STARTED = (126, 127)
 """A shell's statuses for a program that is not there or may not be run: they say nothing about the path."""
 
+_READ_MANY = """
+path=$1; shift
+[ -f "$path" ] || exit 44
+size=$(stat -L -c %s "$path") || exit
+echo "$size"
+if [ -e /dev/null ]; then exec 2>/dev/null; fi
+while [ $# -gt 0 ]; do
+  [ $(($1 * $2)) -ge "$size" ] || dd if="$path" bs="$1" skip="$2" count="$3" || exit
+  shift 3
+done
+"""
+_NO_FILE = 44
 _READ_LINKS = 'for link; do readlink "$link"; printf "\\000"; done'
 _ARGUMENTS = 60_000  # bytes of one command: a login shell takes it as one argument of at most 128 KiB
 _LONGEST_NAME = 255 + 3
+_RANGE_ARGUMENTS = 40
 _SMALL_READ = 1 << 20
 _BYTES_A_SECOND = 1 << 20
 """The slowest link on which a read is not given up, beyond half a minute for starting it."""
@@ -129,6 +143,45 @@ async def read(host: Host, path: str, offset: int, length: int) -> bytes:
     if len(data) != length:
         raise ReadShort(f"{host.name}: {path} gave {len(data)} of the {length} bytes at offset {offset}")
     return data
+
+
+async def read_many(host: Host, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """`Host.read_many` by one command for some thousand ranges, each in blocks as small as it is itself."""
+    found: list[bytes] = []
+    some = max(1, (_ARGUMENTS - len(path)) // _RANGE_ARGUMENTS)
+    for at in range(0, len(ranges), some):
+        found += await _read_some(host, absolute(host, path), ranges[at : at + some])
+    return found
+
+
+async def _read_some(host: Host, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    words: list[str] = []
+    spans: list[tuple[int, int]] = []
+    for offset, length in ranges:
+        block = 512 if length <= 8192 else 4096 if length <= _SMALL_READ else 65536
+        first, stop = offset // block, -(-(offset + length) // block)
+        words += (str(block), str(first), str(stop - first))
+        spans.append((first * block, stop * block))
+    argv = ["sh", "-c", _READ_MANY, "dflash", path, *words]
+    total = sum(stop - start for start, stop in spans)
+    done = await host.run(argv, timeout=30 + total / _BYTES_A_SECOND, check=False)
+    if done.status == _NO_FILE and await _exists(host, path):
+        raise HostError(f"{host.name}: {path} is not a regular file")
+    if done.status != 0:
+        raise await _reason(host, path, done.status, done.stderr, ["dd"])
+    head, _, data = done.stdout.partition(b"\n")
+    size, at = int(head), 0
+    found: list[bytes] = []
+    for (offset, length), (start, stop) in zip(ranges, spans, strict=True):
+        came = max(0, min(stop, size) - start)
+        piece = data[at : at + came][offset - start :][:length]
+        if len(piece) != length:
+            raise ReadShort(f"{host.name}: {path} gave {len(piece)} of the {length} bytes at offset {offset}")
+        found.append(piece)
+        at += came
+    if at != len(data):
+        raise ReadShort(f"{host.name}: {path} changed while it was read")
+    return found
 
 
 async def write(host: Host, path: str, data: bytes) -> None:

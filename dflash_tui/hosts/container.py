@@ -121,6 +121,10 @@ class ContainerHost:
         """See `Host.read`."""
         return await commands.read(self, path, offset, length)
 
+    async def read_many(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Host.read_many`."""
+        return await commands.read_many(self, path, ranges)
+
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         """See `Host.stat`."""
         return await commands.stat(self, path, follow=follow)

@@ -50,6 +50,10 @@ class GateHost:
         """Raises JumpOnly."""
         raise self._refusal(f"reading {path}")
 
+    async def read_many(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """Raises JumpOnly."""
+        raise self._refusal(f"reading {path}")
+
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         """Raises JumpOnly."""
         raise self._refusal(f"looking at {path}")

@@ -102,6 +102,10 @@ class LocalHost:
         """See `Host.read`."""
         return await asyncio.to_thread(self._read, path, offset, length)
 
+    async def read_many(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Host.read_many`."""
+        return [await self.read(path, offset, length) for offset, length in ranges]
+
     def _read(self, path: str, offset: int, length: int) -> bytes:
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -145,6 +145,12 @@ class ShellHost:
             return await self.inner.read(path, offset, length)
         return await commands.read(self, path, offset, length)
 
+    async def read_many(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """See `Host.read_many`."""
+        if sum(length for _, length in ranges) > _SMALL_READ:
+            return await self.inner.read_many(path, ranges)
+        return await commands.read_many(self, path, ranges)
+
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         """See `Host.stat`."""
         return await commands.stat(self, path, follow=follow)

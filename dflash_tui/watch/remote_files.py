@@ -14,7 +14,6 @@ from dflash_tui.hosts.base import FileMissing, Host, HostUnreachable, ReadShort
 T = TypeVar("T")
 
 _TIMEOUT = 300.0  # seconds for one answer; hosts bound their own commands far below that
-_AT_ONCE = 8  # reads under way together
 
 
 class RemoteFiles:
@@ -50,7 +49,7 @@ class RemoteFiles:
         return data
 
     def read_many(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """The bytes of each (offset, length), several reads at a time."""
+        """The bytes of each (offset, length), in few round trips."""
         return self._await(self._read_all(name, ranges))
 
     async def _read(self, name: str, offset: int, length: int) -> bytes:
@@ -61,19 +60,11 @@ class RemoteFiles:
             raise CheckpointIncomplete(f"{path}: bytes {offset} … {offset + length} can't be read ({error})") from error
 
     async def _read_all(self, name: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        gate = asyncio.Semaphore(_AT_ONCE)
-
-        async def one(offset: int, length: int) -> bytes:
-            async with gate:
-                return await self._read(name, offset, length)
-
-        tasks = [asyncio.create_task(one(offset, length)) for offset, length in ranges]
+        path = self._path(name)
         try:
-            return await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            return await self._host.read_many(path, ranges)
+        except (ReadShort, FileMissing) as error:
+            raise CheckpointIncomplete(f"{path}: {len(ranges)} ranges of it can't be read ({error})") from error
 
     def _await(self, work: Coroutine[object, object, T]) -> T:
         answer = asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -198,11 +198,23 @@ async def test_reads_a_large_range(place: Place) -> None:
     assert await place.host.read(place.path("file"), 777, 8_000_001) == data[777 : 777 + 8_000_001]
 
 
+async def test_reads_many_ranges_of_every_size_in_any_order(place: Place) -> None:
+    data = os.urandom(2_500_003)
+    (place.real / "it's here").write_bytes(data)
+    ranges = [(2_500_000, 3), (0, 30), (511, 2), (512, 512), (5, 0), (100, 9_000), (7, 1_200_001), (0, 30)]
+    ranges += [(at, 30) for at in range(1, 2_400_000, 12_345)]
+    found = await place.host.read_many(place.path("it's here"), ranges)
+    assert found == [data[offset : offset + length] for offset, length in ranges]
+    assert await place.host.read_many(place.path("it's here"), []) == []
+
+
 async def test_a_range_beyond_the_end_is_short(place: Place) -> None:
     (place.real / "file").write_bytes(b"12345")
     for offset, length in ((0, 6), (5, 1), (90_000, 1)):
         with pytest.raises(ReadShort, match="file"):
             await place.host.read(place.path("file"), offset, length)
+        with pytest.raises(ReadShort, match="file"):
+            await place.host.read_many(place.path("file"), [(0, 1), (offset, length), (1, 1)])
 
 
 async def test_what_is_missing_is_said_to_be_missing(place: Place) -> None:
@@ -210,6 +222,7 @@ async def test_what_is_missing_is_said_to_be_missing(place: Place) -> None:
     for attempt in (
         lambda: place.host.read(path, 0, 1),
         lambda: place.host.read(path, 0, 0),
+        lambda: place.host.read_many(path, [(0, 1), (5, 6)]),
         lambda: place.host.stat(path),
         lambda: place.host.list(path),
         lambda: place.host.write(path, b""),
@@ -221,6 +234,7 @@ async def test_what_is_missing_is_said_to_be_missing(place: Place) -> None:
 async def test_a_folder_is_not_read_and_a_file_not_listed(place: Place) -> None:
     (place.real / "file").write_bytes(b"x")
     await _fails(lambda: place.host.read(place.folder, 0, 1))
+    await _fails(lambda: place.host.read_many(place.folder, [(0, 1), (5, 6)]))
     await _fails(lambda: place.host.list(place.path("file")))
 
 

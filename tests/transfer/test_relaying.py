@@ -326,6 +326,6 @@ asyncio.run(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))
     ("size", "limit"), [(512 * MIB, 0), (256 * MIB, 32 * MIB)], ids=["fast", "slower than it comes"]
 )
 def test_memory_stays_below_100_mb(tmp_path: Path, size: int, limit: int) -> None:
-    command = [sys.executable, "-c", _MEASURED, tmp_path, str(size), str(limit)]
+    command = [sys.executable, "-c", _MEASURED, str(tmp_path), str(size), str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100_000
