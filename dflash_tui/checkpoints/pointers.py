@@ -7,6 +7,7 @@
 | NeMo Automodel | link `LATEST`, or `LATEST.txt` |
 | speculators | link `epoch0_step16626` to the epoch's folder |
 | Megatron, verl, TorchSpec | `latest_checkpointed_iteration.txt`: a number |
+| SpecForge, speculators | links to the best: `{run}-best`, `checkpoint_best` |
 | DeepSpeed | `latest`: a folder's name |
 | nanotron | `latest.txt`: a number |
 """
@@ -32,12 +33,14 @@ _SLACK = 1.0  # seconds: hosts that tell whole seconds
 @dataclass(frozen=True)
 class Pointer:
     """`name` is the link's or the text file's, `says` the checkpoint's name or number that it tells, `run` the run that
-    it is of ("" for all), `mtime` when it was made (POSIX seconds)."""
+    it is of ("" for all), `mtime` when it was made (POSIX seconds). One that does not tell the `newest` (a link to the
+    best) says something of the checkpoint alone that it names."""
 
     name: str
     says: str
     run: str
     mtime: float
+    newest: bool = True
 
     def about(self, name: str, named: Named | None, newest: float) -> bool | None:
         """Whether it says that a checkpoint is finished, whose newest file is of `newest`: True when it was set after
@@ -45,6 +48,8 @@ class Pointer:
         if self.run and (named is None or named.run != self.run):
             return None
         same = self.says == name
+        if not same and not self.newest:
+            return None
         told = self._number()
         if not same and (told is None or named is None or not self._comparable(told, named)):
             return None
@@ -68,13 +73,15 @@ def pointer_files(entries: Sequence[tuple[str, str]]) -> tuple[str, ...]:
 
 
 def pointer_of_link(name: str, target: str, mtime: float) -> Pointer | None:
-    """A link that names the newest checkpoint; None for any other link."""
+    """What a link says: it is made when what it leads to is written. None for one that leads nowhere."""
+    said = posixpath.basename(target.rstrip("/"))
     match = _LINK.match(name)
-    if match is None or not target:
+    if not said:
         return None
+    if match is None:
+        return Pointer(name, said, "", mtime, newest=False)
     run = match["run"] or ""
-    run = "" if run.lower() in _PREFIX_ONLY else run
-    return Pointer(name, posixpath.basename(target.rstrip("/")), run, mtime)
+    return Pointer(name, said, "" if run.lower() in _PREFIX_ONLY else run, mtime)
 
 
 def pointer_of_text(name: str, text: bytes, mtime: float) -> Pointer | None:

@@ -101,7 +101,13 @@ def test_only_files_of_known_names_are_read_as_pointers() -> None:
         ("latest_checkpointed_iteration.txt", "file"),
     ]
     assert pointer_files(entries) == ("latest", "latest_checkpointed_iteration.txt")
-    assert pointer_of_link("checkpoint_best", "0", 1.0) is None
+
+
+def test_a_link_to_the_best_speaks_of_that_one_alone() -> None:
+    best = pointer_of_link("checkpoint_best", "1", 9.0)
+    assert best is not None
+    for name, newest, said in (("1", 5.0, True), ("1", 50.0, None), ("0", 5.0, None), ("2", 5.0, None)):
+        assert finished([best], name, read_name(name), newest)[0] is said
 
 
 def ordered(*entries: tuple[str, float]) -> list[str]:

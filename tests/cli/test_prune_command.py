@@ -74,11 +74,11 @@ def shelf(world: Desk, request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     yield from _shelf(world, request.node.name, tmp_path, later=3600)
 
 
-def _shelf(world: Desk, test: str, tmp_path: Path, *, later: float) -> Iterator[Shelf]:
+def _shelf(world: Desk, test: str, tmp_path: Path, *, later: float, before: str = "") -> Iterator[Shelf]:
     name = f"shelf-{hashlib.sha256(test.encode()).hexdigest()[:8]}"
     python = tmp_path / "python"
     python.write_text(
-        f"#!{sys.executable}\nimport sys, time\nnow = time.time\ntime.time = lambda: now() + {later}\n"
+        f"#!{sys.executable}\nimport sys, time\nnow = time.time\ntime.time = lambda: now() + {later}\n{before}"
         "sys.argv = sys.argv[1:]\nexec(compile(sys.stdin.read(), '-', 'exec'), {'__name__': '__main__'})\n"
     )
     python.chmod(0o755)
@@ -213,6 +213,30 @@ def test_what_a_transfer_writes_stays(shelf: Shelf) -> None:
     assert goes(answer) == []
     assert "a transfer to it is at work" in stays(answer)["step_1000"]
     assert "a transfer to it is at work" in stays(answer)["step_2000"]
+
+
+def test_who_comes_for_it_at_the_last_moment_gets_it_back(
+    world: Desk, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    run = world.evaluations / "runs" / "comes-late"
+    (run / "checkpoint").mkdir(parents=True)
+    at = os.fspath(run / "checkpoint" / "checkpoint.pt")
+    link = (
+        "import os\nrename = os.rename\ndef late(old, new):\n    rename(old, new)\n"
+        f"    if old.endswith('step_1000'): os.link(new + '/checkpoint.pt', {at!r})\n"
+        "os.rename = late\n"
+    )
+    try:
+        for shelf in _shelf(world, request.node.name, tmp_path, later=3600, before=link):
+            path = shelf.fetched("step_1000", 9)
+            shelf.fetched("step_2000", 8)
+            answer = shelf.prune("--keep", "1", "--yes")
+            assert goes(answer) == []
+            assert stays(answer)["step_1000"] == "comes-late has checkpoint.pt by a hard link"
+            assert path.read_bytes() == b"w" * 5000
+            assert shelf.names() == ["step_1000", "step_2000"]
+    finally:
+        shutil.rmtree(run)
 
 
 def test_what_is_not_ours_or_was_changed_stays(shelf: Shelf) -> None:
