@@ -124,19 +124,19 @@ class FetchAnswer:
     sha256: str
     seconds: float
     already_there: bool
-    source: str
-    original: int
-    copy: str
-    size: int
-    kept: tuple[str, ...]
-    left: tuple[LeftAtSource, ...]
-    why: str
-    route: str
-    present: int
-    resumed: int
-    free_bytes: int
-    free_inodes: int | None
-    dry_run: bool
+    source: str = ""
+    original: int = 0
+    copy: str = "full"
+    size: int = 0
+    kept: tuple[str, ...] = ()
+    left: tuple[LeftAtSource, ...] = ()
+    why: str = ""
+    route: str = ""
+    present: int = 0
+    resumed: int = 0
+    free_bytes: int = 0
+    free_inodes: int | None = None
+    dry_run: bool = False
 
 
 @dataclass(frozen=True)

@@ -73,17 +73,18 @@ def test_after_every_way_to_end_a_job_only_runs_checkpoints_and_the_harness_are_
     assert "/no/python3" in bed.run("--config", wrong, "eval", "--again").failed(1)
 
     large = bed.save_large(5000, 48)
-    child = bed.begin("fetch", "--json")
+    child = bed.begin("fetch", "--full")
     line_with(child.stderr, "moving")
-    until(lambda: list(bed.evaluations.glob("checkpoints/*/step_5000/.*.part")), "a piece of it")
+    until(lambda: list(bed.evaluations.glob("checkpoints/*/step_5000-full/.*.part")), "a piece of it")
     child.send_signal(signal.SIGINT)
     assert child.wait(60) == 130
     child.communicate()
-    (piece,) = bed.evaluations.glob("checkpoints/*/step_5000/.*.part")
+    pieces = {os.fspath(path) for path in bed.evaluations.glob("checkpoints/*/step_5000-full/.*")}
+    assert any(path.endswith(".part") for path in pieces)
     dry = bed.json("clean", "--dry-run")
     assert dry["found"] == []
-    assert [kept["path"] for kept in dry["kept"]] == [os.fspath(piece)]  # a young one may be somebody's work
-    assert bed.json("fetch")["already_there"] is False  # it is continued
+    assert {kept["path"] for kept in dry["kept"]} == pieces  # young ones may be somebody's work
+    assert bed.json("fetch", "--full")["already_there"] is False  # it is continued
     large.unlink()
     large.parent.rmdir()
 
@@ -91,9 +92,10 @@ def test_after_every_way_to_end_a_job_only_runs_checkpoints_and_the_harness_are_
     assert left == {
         ".dflash", f".dflash/{harness_file().name}", "runs", f"runs/{done}", f"runs/{stopped}", "checkpoints",
         "checkpoints/slammed5",
-        *(f"checkpoints/slammed5/{step}" for step in ("step_4000", "step_5000")),
-        *(f"checkpoints/slammed5/{step}/{name}" for step in ("step_4000", "step_5000")
+        *(f"checkpoints/slammed5/{step}" for step in ("step_4000", "step_5000-full")),
+        *(f"checkpoints/slammed5/{step}/{name}" for step in ("step_4000", "step_5000-full")
           for name in ("checkpoint.pt", ".transfer.json")),
+        "checkpoints/slammed5/step_4000/checkpoint.pt.slim.json",
     }  # fmt: skip
     assert tree(bed.container) == training
     assert {machine.name: tree(machine.user.home) for machine in (bed.gate, bed.pve1, bed.ct129)} == homes

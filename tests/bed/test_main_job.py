@@ -66,7 +66,6 @@ def right_column(text: str) -> str:
 
 
 async def test_from_start_to_the_results_row_by_keys(bed: Bed) -> None:
-    source = bed.container / "data" / "slammed5" / "checkpoints"
     before = {folder: tree(folder) for folder in (bed.container, bed.lab.root)}
     with bed.at_home():
         session = bed.session()
@@ -80,7 +79,9 @@ async def test_from_start_to_the_results_row_by_keys(bed: Bed) -> None:
                 await pilot.press("e")
                 state = await seen(pilot, app, lambda s: s.evaluation.state == "done", "the results")
                 await pilot.pause(0.6)
-                assert state.transfer.sha256 == sha256(source / "step_4000" / "checkpoint.pt")
+                fetched = bed.evaluations / "checkpoints" / "slammed5" / "step_4000" / "checkpoint.pt"
+                assert state.transfer.sha256 == sha256(fetched)
+                assert state.transfer.left  # the optimizer stays where it is
                 assert state.results.current is not None
                 text = screen_text(app)
                 assert "step 4000" in text
@@ -102,13 +103,16 @@ def test_fetch_and_eval_alone_without_a_screen(bed: Bed) -> None:
     fetched = bed.json("fetch")
     assert (fetched["host"], fetched["step"], fetched["already_there"]) == ("ct129", 4000, False)
     there = Path(fetched["folder"], fetched["files"][0])
-    assert fetched["sha256"] == sha256(there) == sha256(source)
+    assert fetched["sha256"] == sha256(there)
+    assert fetched["size"] < fetched["original"] == source.stat().st_size
+    whole = bed.json("fetch", "--full")
+    assert whole["sha256"] == sha256(Path(whole["folder"], "checkpoint.pt")) == sha256(source)
     answer = bed.json("eval", "--preset", "full")
     run_id = the_run(bed)
     assert (answer["result"]["run_id"], answer["existing"]) == (run_id, False)
     assert_whole(bed, run_id, 90)
     assert (bed.run_dir(run_id) / bed.manifest(run_id).checkpoint.linked).samefile(there)
-    assert bed.manifest(run_id).checkpoint.sha256 == sha256(source)
+    assert bed.manifest(run_id).checkpoint.sha256 == sha256(there)
     assert bed.json("eval", "--preset", "full")["existing"]
     assert bed.run_dirs() == {run_id}
 

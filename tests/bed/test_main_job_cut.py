@@ -6,10 +6,12 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dflash_tui.config import TransferConfig
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.console import Console
@@ -68,9 +70,10 @@ async def meanwhile(do: Callable[[], object], every: float) -> AsyncIterator[Non
 async def test_every_phase_survives_half_a_minute_without_a_link(bed: Bed) -> None:
     source = bed.save_large(5000, MEGABYTES)
     size = source.stat().st_size
-    fetched = bed.evaluations / "checkpoints" / "slammed5" / "step_5000"
+    fetched = bed.evaluations / "checkpoints" / "slammed5" / "step_5000-full"
     told: list[happened.Event] = []
-    console = Console(bed.loaded(), Store(bed.state), told=told.append)
+    config = replace(bed.loaded(), transfer=TransferConfig(mode="full"))  # long enough to be cut
+    console = Console(config, Store(bed.state), told=told.append)
 
     def losses() -> int:
         return sum(isinstance(event, WatchLost) for event in told)

@@ -148,7 +148,7 @@ async def test_placeholders_are_filled_and_the_checkpoint_is_a_hard_link(own: Ow
         "{braces}"
     )
     assert said in (run_dir / "log.txt").read_text().splitlines()
-    assert linked.samefile(own.bench.root / "lab" / "eval" / "checkpoints" / "slammed5" / "step_4000" / "checkpoint.pt")
+    assert linked.samefile(own.bench.root / "lab" / "eval" / "checkpoints" / "slammed5" / "step_4000-full" / "checkpoint.pt")
     assert manifest.external is not None
     assert manifest.external.environment == {"WHERE": f"{run_dir}/work"}
     assert done.evaluation.prompts_asked == ("p0", "p1", "p2", "p3")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash_tui.console.answers import Compared, FetchAnswer, Logs, RunLine, Runs, Show, Status, entry
+from dflash_tui.console.answers import Compared, FetchAnswer, LeftAtSource, Logs, RunLine, Runs, Show, Status, entry
 from dflash_tui.console.quantities import time_left
 from dflash_tui.console.words import as_json, as_text
 from dflash_tui.results.compare import compare
@@ -102,6 +102,31 @@ def test_what_no_wire_carried_is_not_said_to_have_moved() -> None:
     moved = FetchAnswer("lab", "/eval/step_1", ("checkpoint.pt",), 1, 0, "ab", 0.1, False)
     assert as_text(moved).startswith("lab:/eval/step_1  checkpoint.pt  placed, nothing crossed a wire")
     assert "1.50 kB in 0.1 s" in as_text(replace(moved, bytes=1500))
+
+
+def test_a_plan_tells_what_moves_what_stays_what_is_there_and_what_is_free() -> None:
+    left = (LeftAtSource("optimizer", 6_924_000_000), LeftAtSource("frozen embed/lm_head", 5_086_000_000))
+    plan = FetchAnswer(
+        "ct129", "/eval/step_4000", ("checkpoint.pt",), 4000, 2_260_000_000, "", 0.0, False,
+        source="ct200:/w/step_4000/checkpoint.pt", original=15_470_000_000, copy="slim", size=3_460_000_000,
+        kept=("drafter",), left=left, route="relay", resumed=1_200_000_000, free_bytes=80_000_000_000,
+        free_inodes=1_000_000, dry_run=True,
+    )  # fmt: skip
+    assert as_text(plan).splitlines() == [
+        "ct200:/w/step_4000/checkpoint.pt to ct129:/eval/step_4000",
+        "3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left",
+        "  left     6.92 GB  optimizer",
+        "  left     5.09 GB  frozen embed/lm_head",
+        "files  checkpoint.pt",
+        "route  through this machine",
+        "there  0 B, and 1.20 GB to be continued",
+        "moves  2.26 GB",
+        "free   80.00 GB, 1,000,000 inodes on ct129",
+    ]
+    there = replace(plan, already_there=True, bytes=0)
+    assert "there  all of it, with the same bytes: nothing would move" in as_text(there)
+    moved = replace(plan, dry_run=False, bytes=3_460_000_000, seconds=8.6)
+    assert "3.46 of 15.47 GB: drafter; optimizer, frozen embed/lm_head left" in as_text(moved).splitlines()
 
 
 def test_no_line_of_an_answer_ends_in_a_space() -> None:
