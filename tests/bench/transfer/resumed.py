@@ -41,7 +41,7 @@ def cut(world: World, nbytes: int) -> int:
     """Begin, and when so many bytes have been written kill every session of both servers and the mover; the bytes
     that lie at the destination then."""
     what = task(world, NAME, "move", "relay", cut_at=nbytes)
-    with subprocess.Popen(what.program, stdout=subprocess.PIPE, text=True) as mover:
+    with subprocess.Popen(what.program, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as mover:
         try:
             assert mover.stdout is not None
             if mover.stdout.readline().strip() != CUT:
