@@ -72,8 +72,9 @@ class Meter:
         self._emitted = -math.inf
 
     def phase(self, phase: Phase, file: str = "") -> None:
-        """Enter a phase; what moved before is not its speed."""
-        self._forget()
+        """Enter a phase, or its next file; what moved in another phase is not its speed."""
+        if phase != self._now.phase:
+            self._forget()
         self._now = replace(self._now, phase=phase, file=file or self._now.file)
         self._tell()
 
