@@ -199,7 +199,7 @@ def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:
         weights = "" if item.weights_size is None else f"weights {megabytes(item.weights_size)}"
         cells = f"{step:>10}  {age:>10}  {megabytes(item.size):>10}  {weights:17}  {item.completeness:10}"
         why = "; ".join(text for text in (item.reason, item.weights_problem) if text)
-        yield f"{cells} {_hash(item):19}  {item.path}  {why}"
+        yield f"{cells} {_hash(item):25}  {item.path}  {why}"
 
 
 def _hash(item: answers.ListedCheckpoint) -> str:
@@ -207,7 +207,8 @@ def _hash(item: answers.ListedCheckpoint) -> str:
     if item.sha256:
         return f"sha256 {item.sha256[:12]}"
     if item.quick_id:
-        return f"quick {item.quick_id.partition('-')[2][:12]}"
+        kind, _, digits = item.quick_id.partition("-")
+        return f"quick {kind}-{digits[:12]}"
     return ""
 
 

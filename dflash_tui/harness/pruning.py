@@ -40,7 +40,7 @@ ABANDONED_SECONDS = 86400.0
 """What was left of a transfer is continued by the next one; after a day nobody is likely to."""
 
 _HIDDEN = re.compile(r"\..{1,200}\.[0-9a-f]{8}\.pruned", re.DOTALL)
-_STEP = re.compile(r"step_(\d{1,15})(?:-.*)?")
+_FULL = "-full"  # a full copy lies beside a slim one of the same checkpoint
 
 
 @dataclass
@@ -59,10 +59,9 @@ class Saved:
     whole: bool = False
 
     @property
-    def which(self) -> Tuple[float, int]:
-        """What orders checkpoints: copies of the same one (slim and full) are equal in it."""
-        match = _STEP.fullmatch(self.name)
-        return self.saved, int(match[1]) if match else -1
+    def which(self) -> str:
+        """What tells checkpoints apart: copies of the same one (slim and full) are equal in it."""
+        return self.name[: -len(_FULL)] if self.name.endswith(_FULL) else self.name
 
 
 class Pruning:
@@ -98,8 +97,12 @@ class Pruning:
                 self._rest(path, found)
             else:
                 saved.append(self._saved(name, path))
-        saved.sort(key=lambda item: (item.which, item.name))
-        newest = sorted({item.which for item in saved if item.whole}, reverse=True)[: self.keep]
+        times: Dict[str, float] = {}
+        for item in saved:
+            if item.whole:
+                times[item.which] = max(times.get(item.which, 0.0), item.saved)
+        newest = sorted(times, key=lambda which: (times[which], which), reverse=True)[: self.keep]
+        saved.sort(key=lambda item: (times.get(item.which, 0.0), item.name))
         for item in saved:
             reason = self._stays(item, newest)
             if reason:
@@ -165,7 +168,7 @@ class Pruning:
             reasons.append("a process works with it")
         return reasons
 
-    def _stays(self, item: Saved, newest: List[Tuple[float, int]]) -> str:
+    def _stays(self, item: Saved, newest: List[str]) -> str:
         """Why a checkpoint stays, "" when it can go."""
         if item.whole and item.which == newest[0]:
             return "is the newest"

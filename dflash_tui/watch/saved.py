@@ -241,7 +241,8 @@ class CheckpointLister:
         return answer
 
     async def _read(self, item: Candidate, files: FileStats, newest: float) -> SavedCheckpoint:
-        weights = [stat for name, stat in files if holds_weights(name)] or [stat for _, stat in files]
+        weights = [stat for name, stat in files if holds_weights(name) or name.endswith(".distcp")]
+        weights = weights or [stat for _, stat in files]
         checkpoint = SavedCheckpoint(
             host=self._host.name,
             path=item.path,

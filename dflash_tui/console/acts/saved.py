@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
+from dflash_tui.checkpoints.layouts import holds_weights
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.fetch import SOON, listed, snapshot_of
 from dflash_tui.console.answers import ListedCheckpoint
@@ -72,12 +73,11 @@ def _is_whole(item: Recorded, console: Console) -> bool:
 
 
 def _known(item: SavedCheckpoint, stats: Mapping[str, Stat], copies: Mapping[str, Recorded]) -> str | None:
-    """The hash of a copy of the file with the weights, as long as that still is the file that was copied."""
-    for name, stat in stats.items():
-        copy = copies.get(posixpath.join(item.folder, name))
-        if copy is None or stat.inode != item.inode:
-            continue
-        source = copy.source
-        if source.size == stat.size and int(source.mtime) == int(stat.mtime) and source.inode in (0, stat.inode):
-            return copy.sha256
-    return None
+    """The hash of a copy of the one file with the weights, as long as that still is the file that was copied."""
+    weights = [name for name in stats if holds_weights(name)]
+    copy = copies.get(posixpath.join(item.folder, weights[0])) if len(weights) == 1 else None
+    if copy is None:
+        return None
+    stat, source = stats[weights[0]], copy.source
+    same = source.size == stat.size and int(source.mtime) == int(stat.mtime) and source.inode in (0, stat.inode)
+    return copy.sha256 if same else None
