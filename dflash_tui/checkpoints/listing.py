@@ -59,6 +59,11 @@ class Candidate:
     link_mtime: float = 0.0
 
 
+def is_part(folder: str) -> bool:
+    """Whether a folder of this name lies inside checkpoints, rather than being one."""
+    return _PARTS.match(folder) is not None
+
+
 Listing = Callable[[str], Sequence[Listed]]
 """What a folder below the root holds, by its path."""
 

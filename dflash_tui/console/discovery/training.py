@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
-from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, is_weights_name
+from dflash_tui.checkpoints.layouts import holds_weights
+from dflash_tui.checkpoints.listing import Candidate, Listed, candidates, is_part
+from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES
 from dflash_tui.console.discovery.offers import Offer
 from dflash_tui.console.discovery.processes import Work, look_at_work
 from dflash_tui.console.discovery.searching import Seen, home_of, look_at, search, tail, usual_places
@@ -88,9 +89,9 @@ def checkpoint_folders(seen: Iterable[Seen], clock: HostClock, *, beside: str = 
     """The folders that numbered checkpoints lie in; those below the folder of `beside` first, then the newest."""
     inside: dict[str, list[Seen]] = {}
     for item in seen:
-        if is_weights_name(item.name) or item.name.endswith((".index.json", ".distcp", ".metadata")):
+        if holds_weights(item.name) or item.name.endswith((".index.json", ".distcp", ".metadata")):
             inside.setdefault(item.folder, []).append(item)
-    roots = {root for folder in inside for root in (folder, posixpath.dirname(folder)) if root != "/"}
+    roots = {root for folder in inside for root in _roots(folder) if root != "/"}
     found = {root: _numbered(root, inside) for root in roots}
     parts = {item.path for items in found.values() for item in items}  # a checkpoint itself is no folder of them
     near = f"{posixpath.dirname(beside).rstrip('/')}/" if beside else ""
@@ -106,15 +107,31 @@ def checkpoint_folders(seen: Iterable[Seen], clock: HostClock, *, beside: str = 
     return tuple(Offer(root, why) for *_, root, why in sorted(offers)[:_OFFERED])
 
 
+def _roots(folder: str) -> Iterator[str]:
+    """The folders that checkpoints may lie in when weights lie in this one: it, those above what is inside one, and the
+    one above."""
+    yield folder
+    while is_part(posixpath.basename(folder)):
+        folder = posixpath.dirname(folder)
+        yield folder
+    yield posixpath.dirname(folder)
+
+
 def _numbered(root: str, inside: Mapping[str, Sequence[Seen]]) -> list[Candidate]:
     """The numbered checkpoints below a folder, as its listing would tell them."""
+    below: dict[str, set[str]] = {}
+    for path in inside:
+        while path != root and path.startswith(f"{root}/"):
+            above = posixpath.dirname(path)
+            if above == root or is_part(posixpath.basename(path)):
+                below.setdefault(above, set()).add(posixpath.basename(path))
+            path = above
 
     def listing(path: str) -> list[Listed]:
-        return [Listed(item.name, "file", mtime=item.mtime) for item in inside.get(path, ())]
+        folders = [Listed(name, "folder") for name in sorted(below.get(path, ()))]
+        return [*folders, *(Listed(item.name, "file", mtime=item.mtime) for item in inside.get(path, ()))]
 
-    folders = sorted({path for path in inside if posixpath.dirname(path) == root})
-    entries = [Listed(posixpath.basename(path), "folder") for path in folders]
-    found = candidates(root, [*entries, *listing(root)], listing)
+    found = candidates(root, listing(root), listing)
     return [item for item in found if item.path != root and (item.step is not None or item.order >= 0)]
 
 
