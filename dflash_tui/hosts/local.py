@@ -232,6 +232,9 @@ class _LocalProcess:
             self._child.stdin.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_REAP):
+                # What nobody has read holds the pipe open, and with it the wait.
+                while await self._stdout.read(1 << 20):
+                    pass
                 await self._child.wait()
         await self._tail.close()
 

@@ -31,12 +31,15 @@ _OTHER, _GONE = 75, 76
 _LOOK = """
 claim=$1
 [ -e "$claim" ] || exit 0
+text=$(head -c 4096 "$claim")
 at=$(stat -c %Y "$claim" 2>&- || stat -f %m "$claim") || exit 0
 echo "$(($(date +%s) - at)) $at"
-head -c 4096 "$claim"
+printf '%s\\n' "$text"
 """
+"""The words are read before the time: new words must never look as old as those before them."""
 _SET = f"""
 claim=$1 expected=$2 mine=$3
+[ -n "$mine" ] || [ -e "$claim" ] || exit 0
 exec 9>>"$claim" || exit 4
 if [ -n "$(command -v flock)" ]; then flock 9 || exit 4; fi
 held=$(stat -L -c %i /proc/self/fd/9 2>&-)
@@ -134,10 +137,11 @@ class Claim:
     async def give_back(self) -> None:
         """Let others have it. A host that can't be reached keeps a claim whose token nobody has."""
         _tokens.discard(self._token)
-        if self.held:
+        for _ in range(2 if self.held else 0):
             self.held = False
             with contextlib.suppress(HostError, TransferError):
                 await self._set(self._text, "")
+                return
 
     async def _look(self) -> tuple[float, float, str]:
         done = await self._host.run(["sh", "-c", _LOOK, "dflash", self._path], timeout=30, check=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort
-from dflash_tui.transfer.claim import Claim
+from dflash_tui.transfer.claim import CLAIM, Claim
 from dflash_tui.transfer.destination import make_destination
 from dflash_tui.transfer.engine import Chooser, Engine, Pace, Route
 from dflash_tui.transfer.errors import (
@@ -168,6 +168,7 @@ class _Transfer:
                 await self._remove_old_pieces()
         else:
             await self._record()
+            await self._tidy()
 
     def _left(self) -> list[Piece]:
         return [piece for piece in self._pieces if piece.file.name not in self.hashes]
@@ -361,13 +362,25 @@ class _Transfer:
         """The names are given: pieces of what wanted them before, other versions of the source too, are of no use."""
         for piece in self._pieces:
             await piece.end()
-        names = [posixpath.split(piece.final) for piece in self._pieces]
-        for folder in self._folders():
-            entries = [entry.name for entry in await self._destination.list(folder)]
-            old = [entry for entry in entries if any(at == folder and is_piece_of(entry, name) for at, name in names)]
-            if old:
-                paths = [posixpath.join(folder, entry) for entry in old]
-                await self._destination.run(["rm", "-f", *paths], check=False)
+        if old := await self._old_pieces():
+            await self._destination.run(["rm", "-f", *old], check=False)
+
+    async def _old_pieces(self) -> list[str]:
+        names = [posixpath.split(self._plan.final_path(file)) for file in self._plan.files]
+        old: list[str] = []
+        for folder in dict.fromkeys(folder for folder, _ in names):
+            for entry in await self._destination.list(folder):
+                if any(at == folder and is_piece_of(entry.name, name) for at, name in names):
+                    old.append(posixpath.join(folder, entry.name))
+        return old
+
+    async def _tidy(self) -> None:
+        """Everything was there. Whoever named it may have been broken off before its own pieces were gone."""
+        folder = self._plan.destination_folder
+        old = await self._old_pieces()
+        claimed = any(entry.name == CLAIM for entry in await self._destination.list(folder))
+        if (old or claimed) and not await self._claim.take():
+            await self._remove_old_pieces()
 
     async def _missing_room(self) -> int:
         parts = {piece.part: piece.file.size for piece in self._left() if not self._links(piece)}
@@ -379,8 +392,12 @@ class _Transfer:
         with contextlib.suppress(HostError, TransferError, TimeoutError):
             async with asyncio.timeout(_CLEARING):
                 missing = await self._missing_room()
-        await self._clear([piece for piece in self._pieces if not piece.at])
-        kept = sum(piece.at for piece in self._left())
+        kept = 0
+        with contextlib.suppress(HostError, TimeoutError):
+            async with asyncio.timeout(_CLEARING):
+                had = {piece.file.name: await piece.look() for piece in self._left() if not self._links(piece)}
+                kept = sum(had.values())
+                await self._clear([piece for piece in self._left() if not had.get(piece.file.name)])
         more = f"; {missing:,} bytes more are needed there" if missing else ""
         return f"{full}{more}{f'; the {kept:,} bytes that arrived are kept and continued' if kept else ''}"
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from dflash_tui.checkpoints.segments import Late, Range
-from dflash_tui.hosts.base import Entry, Host, HostUnreachable, ReadShort, Stat
+from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort, Stat
 from dflash_tui.transfer.digests import range_crc
 from dflash_tui.transfer.emission import emission, skipping
 from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Pace
@@ -85,6 +85,14 @@ class Piece:
             )
         return (await self._destination.stat(self.part, follow=False)).size
 
+    async def look(self) -> int:
+        """How many bytes of the part a later transfer would go on after."""
+        try:
+            size = (await self._destination.stat(self.part, follow=False)).size
+        except FileMissing:
+            return 0
+        return continued(size, self.file.size)
+
     async def back_to(self, at: int, *, fresh: bool = True) -> None:
         """Go on at byte `at`; what lies beyond is going to be sent again. `fresh`: the journal forgets that too."""
         self.at = at
@@ -97,7 +105,12 @@ class Piece:
                 self.file.plan_id, self.file.name, self.file.size, self._plan.source, self._plan.source_folder,
                 self.file.sources,
             )  # fmt: skip
-            await start_journal(self._destination, self._journal, first, self.known)
+            try:
+                await start_journal(self._destination, self._journal, first, self.known)
+            except HostUnreachable:
+                raise
+            except HostError:
+                return  # it only spares work
 
     async def carry(self, engine: Engine, most: int, pace: Pace, count: Callable[[int, int], None]) -> int:
         """Let an engine carry the next leg; how many bytes that were. Raises as `Engine.carry` does."""
