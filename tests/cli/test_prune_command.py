@@ -287,6 +287,11 @@ def test_a_root_without_checkpoints_has_nothing_to_prune(shelf: Shelf) -> None:
     assert not shelf.folder.exists()
 
 
+def test_a_console_that_only_watches_has_nothing_to_prune(world: Desk) -> None:
+    config = world.other_config("only.toml", evaluation={}, drafter={}, baseline={})
+    assert "without [evaluation] this console only watches" in world.run("--config", config, "prune").failed(1)
+
+
 @pytest.mark.parametrize("wrong", [("--keep", "0"), ("--keep", "x"), ("--older-than", "-1"), ("--older-than", "nan")])
 def test_a_number_that_means_nothing_is_a_wrong_use(world: Desk, wrong: tuple[str, str]) -> None:
     assert world.run("prune", *wrong).code == 2

@@ -166,6 +166,23 @@ async def test_what_somebody_writes_to_stays(root: Root) -> None:
     assert reasons(found) == {PIECE: "somebody has it open"}
 
 
+async def test_a_part_its_journal_and_a_claim_that_nobody_holds_go(root: Root) -> None:
+    names = (".checkpoint.pt.0123456789ab.part", ".checkpoint.pt.0123456789ab.journal", ".transfer.claim")
+    for name in names:
+        root.file(f"checkpoints/slammed5/step_5000/{name}")
+    assert (await root.clean(later=0)).found == ()
+    found = kinds(await root.clean())
+    assert found.keys() - {"step_5000", "slammed5"} == set(names)
+
+
+async def test_a_checkpoint_stays_while_a_transfer_claims_its_folder(root: Root) -> None:
+    path = root.fetched()
+    claim = root.file("checkpoints/slammed5/step_4000/.transfer.claim")
+    os.utime(claim, (time.time() + LONG_AGO,) * 2)
+    assert (await root.clean(checkpoints=True)).found == ()
+    assert path.exists()
+
+
 @pytest.fixture
 def working(root: Root) -> Iterator[Root]:
     """A run that works with a harness of another version."""
