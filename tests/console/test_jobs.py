@@ -15,6 +15,7 @@ import pytest
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.capture import capture
 from dflash_tui.console.acts.evaluate import evaluate
+from dflash_tui.console.acts.fetch import fetch
 from dflash_tui.console.console import Console
 from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.local import LocalHost
@@ -25,7 +26,7 @@ from tests.console.world import Bench, bench, capturable
 
 
 class SlowDisk(LocalHost):
-    """A host from which nothing is read by `dd` before `spun_up` is set."""
+    """A host from which no checkpoint's bytes come before `spun_up` is set: a program on stdin emits them."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -36,7 +37,7 @@ class SlowDisk(LocalHost):
 
     @asynccontextmanager
     async def _after(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
-        if argv[0] == "dd":
+        if stdin:
             await self.spun_up.wait()
         async with super().stream(argv, stdin=stdin) as process:
             yield process
@@ -128,6 +129,30 @@ async def test_a_second_transfer_waits_for_the_first_and_moves_nothing_again(tin
     assert [(event.error, event.already_there) for event in ended] == [(None, False), (None, True)]
     moving = [event for event in tiny.told if isinstance(event, happened.TransferAdvanced)]
     assert {event.progress.attempt for event in moving} == {1}
+
+
+async def test_two_transfers_run_at_a_time_and_of_those_that_wait_the_newest_step_comes_first(tiny: Bench) -> None:
+    for step in (1000, 2000, 3000):
+        tiny.save(step)
+    disk_of(tiny).spun_up.clear()
+    console = tiny.console
+
+    def planned() -> list[str]:
+        return [event.job for event in tiny.of(happened.TransferPlanned)]
+
+    fetching: list[asyncio.Task[object]] = []
+    jobs: dict[str, int] = {}
+    for step in (4000, 3000, 1000, 2000):
+        jobs[f"of {step}"] = step
+        fetching.append(asyncio.create_task(fetch(console, what=str(step), job=f"of {step}")))
+        await until(lambda: len(tiny.of(happened.TransferStarted)) == len(jobs))
+    await until(lambda: len(planned()) == 2)
+    assert {jobs[job] for job in planned()} == {4000, 3000}
+    disk_of(tiny).spun_up.set()
+    await asyncio.gather(*fetching)
+    assert [jobs[job] for job in planned()[2:]] == [2000, 1000]
+    folder = tiny.root / "lab" / "eval" / "checkpoints" / "slammed5"
+    assert {path.name for path in folder.iterdir()} == {f"step_{step}" for step in jobs.values()}
 
 
 def told_lines(tiny: Bench) -> list[tuple[str, ...]]:
