@@ -26,14 +26,31 @@ _T = TypeVar("_T")
 
 class BreakingHost:
     """A host whose line breaks at its command number `at` (from 1): before it is run, or after it (`answered` False:
-    nobody hears how it ended), or after so many of its stdin's bytes where it is a stream. It stays broken for good,
-    unless it `mends`."""
+    nobody hears how it ended), or after so many of its bytes where it is a stream; or when more than `wire` bytes have
+    been written to it by streams. It stays broken for good, unless it `mends`."""
 
-    def __init__(self, inner: Host, *, at: int = 0, done: bool = False, nbytes: int = 0, mends: bool = False) -> None:
+    def __init__(
+        self,
+        inner: Host,
+        *,
+        at: int = 0,
+        done: bool = False,
+        nbytes: int = 0,
+        wire: int | None = None,
+        mends: bool = False,
+    ) -> None:
         self.inner, self.name, self.detaches, self.dear = inner, inner.name, inner.detaches, inner.dear
         self._at, self._done, self._nbytes, self._mends = at, done, nbytes, mends
+        self._wire = wire
         self.commands = 0
         self.broken = False
+
+    def wrote(self, nbytes: int) -> None:
+        """Count what goes over the wire."""
+        if self._wire is not None:
+            self._wire -= nbytes
+            if self._wire < 0:
+                self.break_now()
 
     def break_now(self) -> None:
         """No command comes through any more."""
@@ -126,6 +143,7 @@ class _BreakingProcess:
 
     async def write(self, data: bytes) -> None:
         self._pass(len(data))
+        self._host.wrote(len(data))
         await self._inner.write(data)
 
     async def wait(self) -> Completed:

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import TransferCut, TransferError
-from dflash_tui.transfer.move import move
-from dflash_tui.transfer.progress import TransferProgress
 from tests.transfer.interrupted import MIB, TWO_CHUNKS, BreakingHost, Place, place_in
 
 FEW = 400
@@ -204,12 +202,6 @@ async def test_a_damaged_journal_or_part_costs_bytes_and_nothing_else(place: Pla
 
 async def cut_after(place: Place, nbytes: int) -> None:
     """Break a transfer off once so many bytes were written."""
-    host = BreakingHost(place.destination)
-    one = Place(place.there, place.here, place.source, host)
-    plan = await one.plan()
-
-    def watch(progress: TransferProgress) -> None:
-        host.broken = host.broken or progress.written >= nbytes
-
+    one = Place(place.there, place.here, place.source, BreakingHost(place.destination, wire=nbytes))
     with pytest.raises(TransferCut):
-        await move(plan, one.source, host, watch, tries=1)
+        await one.move(tries=1)
