@@ -24,7 +24,7 @@ Move = Callable[[Path], None]
 @dataclass(frozen=True)
 class Writer:
     """`moves` are what its trainer does to the folder of checkpoints, one after another; `path` is what is listed, with
-    its `step`. `early`: the weights alone are there before the save ends, and nothing but time tells."""
+    its `step`."""
 
     name: str
     path: str
