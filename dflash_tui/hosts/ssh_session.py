@@ -10,15 +10,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import TYPE_CHECKING
 
-import asyncssh
+if TYPE_CHECKING:
+    import asyncssh
+
+    _Base = asyncssh.SSHClientSession[bytes]
+else:
+    # asyncssh asks for these methods, not for the class; and importing it is for who connects.
+    _Base = object
 
 _BLOCK = 256 << 10
 _HELD = 1 << 20
 """Bytes that wait to be read; beyond them the channel is paused."""
 
 
-class Session(asyncssh.SSHClientSession[bytes]):
+class Session(_Base):
     """One command. Errors are asyncssh's and OSError, as `translated` expects them."""
 
     def __init__(self) -> None:
@@ -39,6 +46,18 @@ class Session(asyncssh.SSHClientSession[bytes]):
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
         """See asyncssh."""
         self._channel = chan
+
+    def session_started(self) -> None:
+        """See asyncssh."""
+
+    def exit_status_received(self, status: int) -> None:
+        """See asyncssh; the channel remembers it."""
+
+    def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
+        """See asyncssh; the channel remembers it."""
+
+    def xon_xoff_requested(self, client_can_do: bool) -> None:
+        """See asyncssh."""
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
         """See asyncssh."""
