@@ -212,6 +212,7 @@ async def test_safetensors_keep_no_crc_and_are_compared_by_sha256(tiny: Bench) -
     assert set(done.names) == {"model.safetensors", "config.json"}
     assert not Path(done.folder, "optimizer.pt").exists()
     full = await fetch(tiny.console, mode="full")
+    assert full.names[0] == "model.safetensors"
     assert Path(full.folder, "optimizer.pt").read_bytes() == (folder / "optimizer.pt").read_bytes()
 
 
@@ -243,3 +244,10 @@ async def test_what_remembers_comparisons_only_spares_work(tiny: Bench) -> None:
     (tiny.root / "state" / "digests.json").write_text('{"version": 1, "digests": ["nonsense"]}')
     assert left(await fetch(tiny.console)) == {"optimizer", "frozen embed/lm_head"}
     assert json.loads((tiny.root / "state" / "digests.json").read_text())["digests"]
+
+
+async def test_a_console_that_only_watches_brings_it_where_it_is_told_to(tiny: Bench) -> None:
+    watching = Console(replace(tiny.console.config, evaluation=None), tiny.console.store, tiny.console.hosts)
+    done = await fetch(watching, to=f"local:{tiny.root}/here")
+    assert (done.folder, left(done)) == (f"{tiny.root}/here/step_4000", {"optimizer"})
+    await watching.close()

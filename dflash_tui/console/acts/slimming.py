@@ -66,7 +66,9 @@ async def load_up(
     CheckpointIncomplete for one that is being written, HostError."""
     stats = await sizes_of(source, folder, names)
     original = sum(stat.size for stat in stats.values())
-    needed = tuple(names) if mode == "full" else evaluation_files(names)
+    needed = evaluation_files(names)
+    if mode == "full":
+        needed = tuple(dict.fromkeys((*needed, *names)))
     others = _in_words(_staying(stats, needed))
     if source.name == destination.name:  # a link takes no room, whatever is in it
         return Cargo("full" if mode == "full" else "plain", needed, needed, original, left=others)
