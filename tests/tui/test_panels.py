@@ -594,3 +594,8 @@ def test_what_goes_from_host_to_host_has_one_hop() -> None:
     assert "direct" in shown
     joined = text(draw_transfer(_transferring(route="joined"), View(116, 30, zoomed=True)))
     assert "ct200 ▸ here ▸ ct129  through this machine by two ssh and one pipe" in joined
+
+
+def test_before_a_byte_moves_it_says_what_it_does() -> None:
+    state = story.folded((*story.training(), story.moving()[0]))
+    assert "step 4000 · 15.5 GB · looks at what has to move" in text(draw_transfer(state, View(56, 4)))

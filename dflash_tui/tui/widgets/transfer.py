@@ -103,6 +103,9 @@ def _what(pane: TransferPane, width: int) -> Line:
             took = line((f"{formats.took(pane.seconds)} · {formats.speed(pane.bytes / pane.seconds)}", "muted"))
             return spread(fitting(parts, width - took.width - 2, " · "), took, width)
         return fitting(parts, width, " · ")
+    if progress is None and pane.state == "running":
+        parts += [line(_share(pane, pane.total)), line(("looks at what has to move", "muted"))]
+        return fitting(parts, width, " · ")
     route = _SHORT[progress.route if progress is not None else ""]
     if pane.left:
         parts.append(line(f"{'weights' if not pane.kept else ', '.join(pane.kept)} {_share(pane, pane.total)}"))
