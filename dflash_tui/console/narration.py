@@ -108,4 +108,5 @@ def _transfer(progress: TransferProgress) -> str:
     if progress.phase == "verifying" or not progress.total:
         return f"  {progress.phase} {progress.file}".rstrip()
     tenth = 10 * (10 * progress.written // progress.total)
-    return f"  {tenth} % of all bytes · {megabytes(int(progress.rate))}/s"
+    speed = f" · {megabytes(int(progress.rate))}/s" if progress.rate >= 1 else ""
+    return f"  {tenth} % of all bytes{speed}"

@@ -61,12 +61,12 @@ def python(root: str) -> Command:
             await call.complain(f"can't open file '{call.argv[1]}': [Errno 2] No such file or directory")
             return 2
         argv = [sys.executable, str(archive), *call.argv[2:]]
-        return await _process(call, argv, environment(root, call.side.folder.root))
+        return await process(call, argv, environment(root, call.side.folder.root))
 
     return command
 
 
-async def _process(call: Call, argv: list[str], env: Mapping[str, str]) -> int:
+async def process(call: Call, argv: list[str], env: Mapping[str, str]) -> int:
     """Run a process in a session of its own between the call's streams. It ends with the call, unless it detached."""
     process = await asyncio.create_subprocess_exec(
         *argv,

@@ -25,6 +25,7 @@ from dflash_tui.demo.errors import DemoError
 from dflash_tui.demo.machine import MACHINE, environment, python
 from dflash_tui.demo.proxmox import Container, pct
 from dflash_tui.demo.servers import Server, fresh_key, listen
+from dflash_tui.demo.shell import sh
 from dflash_tui.demo.tail import tail
 from dflash_tui.hosts.base import Host
 from dflash_tui.hosts.container import ContainerHost
@@ -108,7 +109,7 @@ class DemoWorld:
         if self._train:
             self._trainer = self._start_trainer()
         plain = {name: short(answering) for name, answering in (ENTRIES | CHANGES | MACHINE).items()}
-        common = CONTENTS | plain | {"tail": tail}
+        common = CONTENTS | plain | {"tail": tail, "sh": sh(str(self.root))}
         sides = {name: Folder(str(self.root / name)) for name in ("pve", "ct200", "lab")}
         self.container = Container(VMID, Side("trainer", sides["ct200"], common))
         key = fresh_key()
