@@ -41,8 +41,12 @@ def test_events_of_an_older_job_never_change_a_newer_job_s_pane() -> None:
         happened.EvaluationAsked("job 2", "full", "newest"),
         happened.EvaluationStarted("job 1", "old", "/runs/old", "lab"),
         happened.TransferStarted("job 2", 4000, "step_4000", ("a", "here", "b"), 10),
+        happened.TransferPlanned("job 2", 4, 10, ("drafter",), (("optimizer", 6),)),
+        happened.TransferPlanned("job 1", 99, 99, why="no"),
         happened.TransferAdvanced("job 1", TransferProgress(phase="moving", total=99)),
     )
+    assert (state.transfer.total, state.transfer.original, state.transfer.why) == (4, 10, "")
+    assert state.transfer.left == (("optimizer", 6),)
     assert state.evaluation.run_id == ""
     assert state.evaluation.preset == "full"
     assert state.transfer.progress is None
