@@ -20,8 +20,8 @@ else:
     # asyncssh asks for these methods, not for the class; and importing it is for who connects.
     _Base = object
 
-_BLOCK = 256 << 10
-_HELD = 1 << 20
+_BLOCK = 1 << 20
+_HELD = 2 << 20
 """Bytes that wait to be read; beyond them the channel is paused."""
 
 

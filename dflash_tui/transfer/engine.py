@@ -55,7 +55,8 @@ class Pace(Protocol):
 @dataclass(frozen=True)
 class Passed:
     """What an engine knows of a leg that arrived whole: the CRC-32 of each range that lay whole in it, by its index in
-    `output.segments` (those with a CRC of their own were compared with it). Empty where the bytes did not pass here."""
+    `output.segments`: of those that state one, which were compared with it, and of all where a Late is made of them.
+    Empty where the bytes did not pass here."""
 
     crcs: Mapping[int, int] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""What is computed of bytes while they pass: SHA-256 of every chunk, CRC-32 of every piece that is known whole."""
+"""What is computed of bytes while they pass: SHA-256 of every chunk, CRC-32 of every piece that states one."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ class _Span:
 
 class InFlight:
     """Bytes `start` … `stop` of an output as they pass, `start` being where a chunk begins. `crcs` are the CRC-32s of
-    the ranges that have passed whole, by their index in the segments.
+    the ranges that have passed whole, by their index in the segments: of those that state one, and of all where the
+    output's last piece is made of them.
 
     Not safe for threads: `update` runs in one at a time, and lets others run meanwhile.
     """
@@ -91,14 +92,16 @@ class InFlight:
 
 
 def _spans(output: Output, start: int, stop: int) -> list[_Span]:
-    """The pieces that lie whole between two positions."""
+    """The pieces that lie whole between two positions, and whose CRC-32 is of use."""
+    needed = bool(output.segments) and isinstance(output.segments[-1], Late)
     spans: list[_Span] = []
     at = 0
     for index, segment in enumerate(output.segments):
         end = at + segment.nbytes
         if start <= at and end <= stop and segment.nbytes and not isinstance(segment, Late):
             crc = zlib.crc32(segment.data) if isinstance(segment, Literal) else segment.crc
-            spans.append(_Span(index, at, end, crc))
+            if crc is not None or needed:
+                spans.append(_Span(index, at, end, crc))
         at = end
     return spans
 

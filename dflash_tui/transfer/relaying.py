@@ -22,12 +22,12 @@ from dflash_tui.transfer.writing import BUSY, free, writing
 _T = TypeVar("_T")
 
 _STALL_SECONDS = 120.0
-_READ = 256 << 10
+_READ = 1 << 20
 _HELD = 2 << 20
 """Bytes that wait between two of reading, hashing and writing."""
 _BATCH = 512 << 10
-_NAP = 0.004
-"""A worker thread is worth waking for half a MiB, or for what has come a moment later."""
+_NAP = 0.002
+"""A task or a thread is worth waking for half a MiB, or for what has come a moment later."""
 _FED = 256 << 10
 _FREEING = (0.0, 0.5, 1.0, 2.0)
 _FREE_SECONDS = 60.0
@@ -121,6 +121,8 @@ class _Carrying:
             self.leg.count(len(data), 0)
             await self.leg.pace(len(data))
             await self._arrived.put(data)
+            if len(data) < _BATCH:
+                await asyncio.sleep(_NAP)
         judge_source(self._from, await _unless_stalled(out.wait(), self._from))
         if self.read != expected:
             raise ReadShort(f"{self._from} ended after {self.read:,} of {expected:,} bytes")
