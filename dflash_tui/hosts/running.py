@@ -23,8 +23,8 @@ _ANNOUNCED = re.compile(rb"^dflash-pid:([0-9a-f]+):(\d+)\n", re.MULTILINE)
 def command_text(argv: Sequence[str]) -> str:
     """argv as it would be typed, cut to a length that fits in a sentence. A shell's program of several lines says
     nothing there: its words do."""
-    words = ["…" if word == "-c" or "\n" not in word else word for word in argv]
-    text = shlex.join(argv if list(argv[:2]) != ["sh", "-c"] else words).replace("'…'", "…")
+    words = [*argv[:2], "…", *argv[3:]] if list(argv[:2]) == ["sh", "-c"] and "\n" in argv[2] else argv
+    text = shlex.join(words).replace("'…'", "…")
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -31,7 +31,7 @@ _OTHER, _GONE = 75, 76
 _LOOK = """
 claim=$1
 [ -e "$claim" ] || exit 0
-text=$(head -c 4096 "$claim")
+text=$(dd if="$claim" bs=4096 count=1 2>&-)
 at=$(stat -c %Y "$claim" 2>&- || stat -f %m "$claim") || exit 0
 echo "$(($(date +%s) - at)) $at"
 printf '%s\\n' "$text"

@@ -22,7 +22,8 @@ from dflash_tui.transfer.record import Identity
 
 _VERSION = 1
 _NAME_BYTES = 120
-_LARGEST = 16 << 20
+_BLOCK, _BLOCKS = 1 << 16, 256
+"""A journal of more than 16 MiB is none."""
 _OURS = re.compile(r"\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal)")
 _APPEND = """lines=$(cat) && [ -n "$lines" ] && [ -e "$1" ] && printf '\\n%s\\n' "$lines" >>"$1" """
 """What came whole is added, after a newline that ends what did not; to a journal that is still there."""
@@ -105,7 +106,8 @@ async def add_lines(host: Host, path: str, lines: list[str]) -> None:
 
 async def read_journal(host: Host, path: str, plan: str) -> Known | None:
     """What a journal knows, or None where there is none of this plan that can be read."""
-    done = await host.run(["head", "-c", str(_LARGEST), path], timeout=60, check=False)
+    reading = ["dd", f"if={path}", f"bs={_BLOCK}", f"count={_BLOCKS}"]
+    done = await host.run(reading, timeout=60, check=False)
     return parse_journal(done.stdout, plan) if done.status == 0 else None
 
 

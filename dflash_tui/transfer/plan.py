@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dflash_tui.checkpoints.segments import Literal, Output, Range
+from dflash_tui.checkpoints.segments import Output, Range
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
 from dflash_tui.transfer.destination import refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
@@ -186,6 +186,3 @@ def continued(have: int, size: int) -> int:
     if have > size:
         return 0
     return size if have == size else have // CHUNK * CHUNK
-
-
-__all__ = ["Literal", "Output", "PlannedFile", "TransferPlan", "check_name", "continued", "make_plan"]

@@ -15,7 +15,9 @@ if [ -n "$alone" ]; then
   exec 9<"$part" || exit 4
   if [ -n "$(command -v flock)" ]; then flock -n 9 || exit {_CHANGED}; fi
 fi
-[ "$(wc -c <"$part")" -eq "$size" ] || exit {_CHANGED}
+have=$(stat -c %s "$part" 2>&- || stat -f %z "$part")
+[ "$have" = "$size" ] || exit {_CHANGED}
+if [ -e "$final" ] || [ -L "$final" ]; then exit 5; fi
 ln "$part" "$final" || exit 5
 rm -f "$part"
 """

@@ -24,7 +24,7 @@ find "$top" -xdev -maxdepth 3 -type f -name {CLAIM} 2>&- | while read -r claim; 
   [ "$at" != "$folder" ] || continue
   [ "$(stat -c %d "$claim")" = "$device" ] || continue
   [ $((now - $(stat -c %Y "$claim"))) -le "$live" ] || continue
-  echo "claim $(head -n 1 "$claim")"
+  echo "claim $(dd if="$claim" bs=4096 count=1 2>&-)"
   find "$at" -xdev -maxdepth 2 -type f -name '.*.part' -exec stat -c 'held %b %B' {{}} +
 done
 exit 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from dflash_tui.hosts.running import together
+from dflash_tui.hosts.running import command_text, together
 
 
 class Part:
@@ -64,3 +64,18 @@ async def test_the_error_of_one_ends_the_others_also_in_a_task_that_is_being_can
         with suppress(asyncio.CancelledError):
             await task
     assert [part.cleared for part in parts] == [True] * 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["ls", "a b"], "ls 'a b'"),
+        (["sh", "-c", "exit 3"], "sh -c 'exit 3'"),
+        (["sh", "-c", "\npart=$1\nexec dd\n", "dflash", "/a b/x", "5"], "sh -c … dflash '/a b/x' 5"),
+        (["cat", "new\nline"], "cat 'new\nline'"),
+        (["echo", "x" * 200], "echo " + "x" * 154 + "…"),
+    ],
+)
+def test_a_command_in_a_sentence_is_one_line_that_fits(argv: list[str], text: str) -> None:
+    assert command_text(argv) == text
+    assert len(text) <= 160
