@@ -188,6 +188,8 @@ class _Transfer:
                 )
             waited = True
             await asyncio.sleep(_WAIT_SECONDS)
+        if waited:
+            self._meter.attempt(self.attempts, "")
         return waited
 
     async def _settle(self, *, look: bool) -> None:
