@@ -69,7 +69,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
 
 def stand_in(desk: Desk, name: str, text: str) -> str:
     """A program on the evaluation host."""
-    path = desk.root / "tmp" / name
+    path = desk.root / "spoilt" / name
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
     return os.fspath(path)

@@ -64,7 +64,7 @@ def test_a_python_without_torch(world: Desk) -> None:
 
 
 def test_a_python_whose_torch_is_broken(world: Desk) -> None:
-    folder = world.root / "tmp" / "broken"
+    folder = world.root / "spoilt" / "broken"
     (folder / "torch").mkdir(parents=True, exist_ok=True)
     (folder / "torch" / "__init__.py").write_text("raise ImportError('libcudart.so.12: cannot open shared object')\n")
     python = stand_in(world, "cracked", f'PYTHONPATH={folder} exec {sys.executable} "$@"')
@@ -90,7 +90,7 @@ def test_a_python_that_is_not_there(world: Desk) -> None:
 
 
 def test_a_target_without_its_config(world: Desk) -> None:
-    target = world.root / "tmp" / "headless"
+    target = world.root / "spoilt" / "headless"
     shutil.copytree(world.lab.target.folder, target, dirs_exist_ok=True)
     (target / "config.json").unlink()
     found = check(world, world.other_config("target.toml", evaluation={"target": os.fspath(target)}))
@@ -105,7 +105,7 @@ def test_a_target_that_is_called_otherwise(world: Desk) -> None:
 
 
 def test_prompts_of_which_two_have_one_id(world: Desk) -> None:
-    prompts = world.root / "tmp" / "twice.jsonl"
+    prompts = world.root / "spoilt" / "twice.jsonl"
     prompts.write_text('{"id": "a", "prompt": "x"}\n{"id": "a", "prompt": "y"}\n')
     found = check(world, world.other_config("twice.toml", evaluation={"prompts": os.fspath(prompts)}))
     sentence = found.only("evaluation", "prompts")
@@ -117,7 +117,7 @@ def test_hidden_states_of_other_layers(world: Desk) -> None:
     described = json.loads((world.lab.root / "drafter.json").read_text())
     text = json.dumps(described).replace("[1, 3, 5]", "[0, 2, 4]")
     assert text != json.dumps(described)
-    other = world.root / "tmp" / "taps.json"
+    other = world.root / "spoilt" / "taps.json"
     other.write_text(text)
     found = check(world, world.other_config("taps.toml", drafter={"config": os.fspath(other)}))
     sentence = found.only("evaluation", "hidden states")

@@ -33,7 +33,7 @@ class Desk(Workstation):
 @contextmanager
 def desk(root: Path) -> Iterator[Desk]:
     """Everything, until the block ends; no process is left."""
-    for name in ("pve", "ct129", "lab", "home", "tmp"):
+    for name in ("pve", "ct129", "lab", "home", "tmp", "spoilt"):
         (root / name).mkdir()
     path = {"PATH": f"{root}/pve:/usr/local/bin:/usr/bin:/bin"}  # `pct` is found there, as on a Proxmox host
     with running_sshd(root / "pve", environment=path) as pve, running_sshd(root / "ct129") as ct129:
