@@ -7,6 +7,7 @@ Python there (`evals.leftovers.prune`); its one argument is a `PruneRequest`, it
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import stat
 import sys
 import time
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from dflash_tui.harness.looking import (
     CLAIM,
@@ -39,18 +40,24 @@ from dflash_tui.harness.looking import (
 ABANDONED_SECONDS = 86400.0
 """What was left of a transfer is continued by the next one; after a day nobody is likely to."""
 
+_COPIES = 1000
+
 _HIDDEN = re.compile(r"\..{1,200}\.[0-9a-f]{8}\.pruned", re.DOTALL)
-_FULL = "-full"  # a full copy lies beside a slim one of the same checkpoint
+_NAME = re.compile(r"(?P<base>.+?)(?:-full)?(?P<copy>-\d{1,6})?", re.DOTALL)
+"""A full copy lies beside a slim one of the same checkpoint, another save of the same name beside the one before."""
+
+_STEP = re.compile(r"step_(\d{1,15})", re.ASCII)
 
 
 @dataclass
 class Saved:
     """A folder below ``checkpoints/<training>``. `saved` is when the training saved what lies in it, POSIX seconds of
-    that host; `origins` where its files came from, as (host, path); `holds` the reasons why it may not be touched."""
+    that host, None where nothing tells (when it came here says nothing of that); `origins` where its files came from,
+    as (host, path); `holds` the reasons why it may not be touched."""
 
     name: str
     path: str
-    saved: float = 0.0
+    saved: Optional[float] = None
     size: int = 0
     freed: int = 0
     origins: List[Tuple[str, str]] = field(default_factory=list)
@@ -60,8 +67,16 @@ class Saved:
 
     @property
     def which(self) -> str:
-        """What tells checkpoints apart: copies of the same one (slim and full) are equal in it."""
-        return self.name[: -len(_FULL)] if self.name.endswith(_FULL) else self.name
+        """What tells checkpoints apart: all copies of one step, and otherwise a slim and a full one, are equal in it."""
+        match = _NAME.fullmatch(self.name)
+        base, copy = (match["base"], match["copy"] or "") if match is not None else (self.name, "")
+        return base if _STEP.fullmatch(base) else base + copy
+
+    @property
+    def step(self) -> Optional[int]:
+        """The step that its name says."""
+        match = _STEP.fullmatch(self.which)
+        return int(match[1]) if match is not None else None
 
 
 class Pruning:
@@ -94,22 +109,32 @@ class Pruning:
             if not stat.S_ISDIR(found.st_mode):
                 continue
             if _HIDDEN.fullmatch(name):
-                self._rest(path, found)
+                self._rest(name, path, found)
             else:
                 saved.append(self._saved(name, path))
+        whole = [item for item in saved if item.whole]
+        stepped = all(item.step is not None for item in whole)
+        steps = {item.which: float(item.step) for item in whole if stepped and item.step is not None}
         times: Dict[str, float] = {}
+        for item in whole:
+            if item.saved is not None:
+                times[item.which] = max(times.get(item.which, item.saved), item.saved)
+        order = steps if stepped else times
+        saved.sort(key=lambda item: (order.get(item.which, 0.0), item.name))
+        # A step may be of a run that was given up, a time that of a copy: who is the newest by either stays.
+        reasons = {**self._newest(times, "was saved last"), **self._newest(order, "is the newest")}
         for item in saved:
-            if item.whole:
-                times[item.which] = max(times.get(item.which, 0.0), item.saved)
-        newest = sorted(times, key=lambda which: (times[which], which), reverse=True)[: self.keep]
-        saved.sort(key=lambda item: (times.get(item.which, 0.0), item.name))
-        for item in saved:
-            reason = self._stays(item, newest)
+            reason = self._stays(item, reasons, item.which in order)
             if reason:
                 self._keep(item.path, reason)
                 self._pieces(item)
             else:
                 self._go(item)
+
+    def _newest(self, order: Dict[str, float], first: str) -> Dict[str, str]:
+        """Why the first ones in an order stay."""
+        newest = sorted(order, key=lambda which: (order[which], which), reverse=True)[: self.keep]
+        return {which: f"is one of the {self.keep} newest" if at else first for at, which in enumerate(newest)}
 
     def _saved(self, name: str, path: str) -> Saved:
         item = Saved(name, path)
@@ -141,7 +166,8 @@ class Pruning:
         item.freed = sum(size for key, size in sizes.items() if key not in shared)
         item.freed += sum(found.st_size for _, found in item.pieces)
         item.origins = [(str(entry.get("host")), str(entry.get("path"))) for entry in files.values()]
-        item.saved = max((_when(entry) for entry in files.values()), default=0.0)
+        times = [when for when in (_when(entry) for entry in files.values()) if when is not None]
+        item.saved = max(times, default=None)
         if not files and not item.pieces:
             item.holds.append("has no record of a transfer")
         item.holds.extend(self._uses(item))
@@ -157,6 +183,11 @@ class Pruning:
             return [f"is {max(0, int(quiet))} s old; what is younger than {QUIET_SECONDS:.0f} s may be in use"]
         return []
 
+    def _held(self, path: str) -> List[str]:
+        """Who uses files of a folder that has lost its record."""
+        files = [(inside, its) for _, inside, its in below(path) if stat.S_ISREG(its.st_mode)]
+        return [why for inside, its in files for why in self._file_holds(os.path.relpath(inside, path), its)]
+
     def _uses(self, item: Saved) -> List[str]:
         """Who refers to it by another way than its files."""
         reasons = [hold["why"] for hold in self.protected if _refers(hold, item)]
@@ -168,23 +199,29 @@ class Pruning:
             reasons.append("a process works with it")
         return reasons
 
-    def _stays(self, item: Saved, newest: List[str]) -> str:
-        """Why a checkpoint stays, "" when it can go."""
-        if item.whole and item.which == newest[0]:
-            return "is the newest"
+    def _stays(self, item: Saved, newest: Dict[str, str], placed: bool) -> str:
+        """Why a checkpoint stays, "" when it can go. `placed`: it is known which ones are newer."""
+        why = newest.get(item.which, "") if item.whole else ""
+        if why and not why.startswith("is one"):
+            return why
         if item.holds:
             return item.holds[0]
         if not item.whole:
             return "is no whole checkpoint"
-        if item.which in newest:
-            return f"is one of the {self.keep} newest"
-        age = self.now - item.saved
-        if self.older_than is not None and age < self.older_than:
-            return f"was saved {age / 86400:.1f} days ago"
+        if why:
+            return why
+        if not placed or (self.older_than is not None and item.saved is None):
+            return "nothing tells when it was saved"
+        if self.older_than is not None and self._age(item) < self.older_than:
+            return f"was saved {self._age(item) / 86400:.1f} days ago"
         return ""
 
+    def _age(self, item: Saved) -> float:
+        return self.now - item.saved if item.saved is not None else 0.0
+
     def _go(self, item: Saved) -> None:
-        reason = f"saved {(self.now - item.saved) / 86400:.1f} days ago; it can be fetched again"
+        told = f"saved {self._age(item) / 86400:.1f} days ago; " if item.saved is not None else ""
+        reason = f"{told}it can be fetched again"
         if item.freed < item.size:
             reason += "; another name keeps its bytes by a hard link"
         if not self.remove:
@@ -195,15 +232,28 @@ class Pruning:
         except OSError as error:
             return self._keep(item.path, f"can't be removed: {error.strerror}")
         self._look_around()  # somebody may have come for it since
-        holds = self._saved(item.name, hidden).holds
-        if holds and not os.path.lexists(item.path):
-            os.rename(hidden, item.path)
-            return self._keep(item.path, holds[0])
+        holds = [*self._saved(item.name, hidden).holds, *self._uses(item)]
+        if holds:
+            return self._back(item, hidden, holds[0])
         try:
             shutil.rmtree(hidden)
         except OSError as error:
             return self._keep(hidden, f"was to go and can't be removed whole: {error.strerror}")
         return self._gone(item.path, "checkpoint", item.freed, reason)
+
+    def _back(self, item: Saved, hidden: str, why: str) -> None:
+        """Give what is in use its name again, or, when that was taken meanwhile, the next one that is free."""
+        for copy in range(1, _COPIES):
+            path = item.path if copy == 1 else f"{item.path}-{copy}"
+            try:
+                if not os.path.lexists(path):
+                    os.rename(hidden, path)
+                    moved = f"; {item.name} was fetched again meanwhile, so its name is another now"
+                    return self._keep(path, why + moved if copy > 1 else why)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                    return self._keep(hidden, f"{why}; it can't get its name back: {error.strerror}")
+        return self._keep(hidden, f"{why}; it can't get its name back: others have it")
 
     def _pieces(self, item: Saved) -> None:
         """What a transfer left long ago in a folder that stays, and the folder if that was all."""
@@ -213,11 +263,15 @@ class Pruning:
                 kind = "transfer piece"
                 self._unlink(path, kind, found.st_size, f"a transfer that ended {age / 86400:.1f} days ago", os.unlink)
 
-    def _rest(self, path: str, found: os.stat_result) -> None:
+    def _rest(self, name: str, path: str, found: os.stat_result) -> None:
         """What an earlier removal did not get to its end with."""
         size = sum(its.st_size for _, _, its in below(path) if stat.S_ISREG(its.st_mode) and its.st_nlink == 1)
         if self.now - found.st_ctime < QUIET_SECONDS:
             return self._keep(path, "is being removed")
+        whole = os.path.lexists(os.path.join(path, RECORD))  # then it may have been in use and not got its name back
+        holds = self._saved(name, path).holds if whole else self._held(path)
+        if holds:
+            return self._keep(path, holds[0])
         return self._unlink(path, "half-removed checkpoint", size, "an earlier removal did not end", shutil.rmtree)
 
     def _used(self, path: str, found: os.stat_result) -> bool:
@@ -239,14 +293,11 @@ class Pruning:
         self.kept.append({"path": path, "reason": reason})
 
 
-def _when(entry: Dict[str, Any]) -> float:
-    """When the training saved a file, else when it came here."""
-    for key in ("source", "here"):
-        found = entry.get(key)
-        mtime = found.get("mtime") if isinstance(found, dict) else None
-        if isinstance(mtime, (int, float)) and mtime > 0:
-            return float(mtime)
-    return 0.0
+def _when(entry: Dict[str, Any]) -> Optional[float]:
+    """When the training saved a file; None of one that has no source."""
+    found = entry.get("source")
+    mtime = found.get("mtime") if isinstance(found, dict) else None
+    return float(mtime) if isinstance(mtime, (int, float)) and mtime > 0 else None
 
 
 def _refers(hold: Dict[str, str], item: Saved) -> bool:

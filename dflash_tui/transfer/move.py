@@ -354,7 +354,7 @@ class _Transfer:
         records = await read_records(self._destination, folder)
         for file in self._plan.files:
             here = Identity.of(await self._destination.stat(self._plan.final_path(file)))
-            identity = next(iter(file.sources.values()), here)
+            identity = next(iter(file.sources.values()), None)
             records[file.name] = Recorded(
                 self.hashes[file.name], here, self._plan.source, self._plan.source_path(file), identity, file.plan_id
             )

@@ -30,14 +30,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Recorded:
-    """A verified file: its hash, what it was at the destination, and where it came from. `plan` names the bytes where a
+    """A verified file: its hash, what it was at the destination, and where it came from. `source` is None where it was
+    made of nothing that lies there, so that no time of arrival is taken for the training's. `plan` names the bytes where a
     plan had an id (`journal.plan_id`): files of several sources, and of pieces of one."""
 
     sha256: str
     here: Identity
     host: str
     path: str
-    source: Identity
+    source: Identity | None
     plan: str = ""
 
 
@@ -66,10 +67,10 @@ async def write_records(host: Host, folder: str, records: Mapping[str, Recorded]
 
 def _recorded(entry: Mapping[str, object]) -> Recorded:
     here, source = entry["here"], entry["source"]
-    if not (isinstance(here, dict) and isinstance(source, dict)):
+    if not (isinstance(here, dict) and (source is None or isinstance(source, dict))):
         raise TypeError("identities are objects")
     texts = [entry[key] for key in ("sha256", "host", "path")] + [entry.get("plan", "")]
     if not all(isinstance(text, str) for text in texts):
         raise TypeError("names and hashes are strings")
     sha256, host, path, plan = map(str, texts)
-    return Recorded(sha256, Identity(**here), host, path, Identity(**source), plan)
+    return Recorded(sha256, Identity(**here), host, path, Identity(**source) if source else None, plan)

@@ -8,8 +8,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -117,19 +118,67 @@ def test_age_counts_from_when_it_was_saved_and_the_newest_stays_however_old(shel
     shelf.fetched("step_9000", 40)  # of a run that was given up
     shelf.fetched("step_100", 35)
     shelf.fetched("step_200", 30)
+    shelf.fetched("step_150", 33)
     answer = shelf.prune("--older-than", "31")
-    assert goes(answer) == ["step_9000", "step_100"]
-    assert stays(answer) == {"step_200": "is the newest"}
-    assert goes(shelf.prune("--older-than", "31", "--keep", "2")) == ["step_9000"]
+    assert goes(answer) == ["step_100", "step_150"]
+    assert stays(answer) == {"step_9000": "is the newest", "step_200": "was saved last"}
+    assert goes(shelf.prune("--older-than", "34")) == ["step_100"]
+    assert goes(shelf.prune("--older-than", "31", "--keep", "2")) == ["step_100"]
     assert goes(shelf.prune("--older-than", "99")) == []
 
 
-def test_a_slim_and_a_full_copy_are_one_checkpoint(shelf: Shelf) -> None:
-    for name, days in (("step_1000", 3), ("step_2000", 2), ("step_2000-2", 1)):
+def test_what_was_fetched_last_is_not_what_was_saved_last(shelf: Shelf) -> None:
+    """Slim copies have a file that lies nowhere at the source; its time is that of the fetch."""
+    now = time.time()
+    for step, days in ((1000, 40), (2000, 30), (3000, 20), (4000, 10)):
+        os.utime(shelf.world.save(step, shelf.name), (now - days * DAY,) * 2)
+    at = {"name": shelf.name, "checkpoints": f"/data/{shelf.name}/checkpoints"}
+    config = shelf.world.other_config(f"{shelf.name}-fetch.toml", training=at, baseline={})
+    for step in (4000, 3000, 2000, 1000):
+        shelf.world.json("--config", config, "fetch", "--step", str(step))
+    names = {path.name for path in (shelf.folder / "step_1000").iterdir()}
+    assert "checkpoint.pt.slim.json" in names
+    assert goes(shelf.prune("--older-than", "25")) == ["step_1000", "step_2000"]
+    assert goes(shelf.prune("--older-than", "35")) == ["step_1000"]
+    assert goes(shelf.prune("--keep", "1", "--yes")) == ["step_1000", "step_2000", "step_3000"]
+    assert shelf.names() == ["step_4000"]
+
+
+def test_without_steps_the_sources_times_decide_and_what_has_none_stays(shelf: Shelf) -> None:
+    for name, days in (("last-2", 1), ("last", 5), ("epoch_3", 3), ("other", 2)):
         shelf.fetched(name, days)
-        shelf.fetched(f"{name}-full", days - 0.1)
+    record = shelf.folder / "other" / ".transfer.json"
+    said = json.loads(record.read_text())
+    said["files"]["checkpoint.pt"]["source"] = None
+    record.write_text(json.dumps(said))
+    answer = shelf.prune("--keep", "1")
+    assert goes(answer) == ["last", "epoch_3"]
+    assert stays(answer) == {"last-2": "is the newest", "other": "nothing tells when it was saved"}
+
+
+def test_another_training_is_left_alone(shelf: Shelf) -> None:
+    shelf.fetched("step_1000", 9)
+    shelf.fetched("step_2000", 8)
+    other = replace(shelf, name=f"{shelf.name}-other")
+    try:
+        other.fetched("step_1", 90)
+        other.fetched("step_2", 80)
+        assert goes(shelf.prune("--keep", "1", "--yes")) == ["step_1000"]
+        assert other.names() == ["step_1", "step_2"]
+    finally:
+        shutil.rmtree(other.folder)
+
+
+def test_all_copies_of_a_step_are_one_checkpoint(shelf: Shelf) -> None:
+    for name, days in (("step_1000", 4), ("step_2000", 3), ("step_3000", 2), ("step_3000-2", 1)):
+        shelf.fetched(name, days)
+        shelf.fetched("step_3000-full-2" if name.endswith("-2") else f"{name}-full", days - 0.1)
     assert goes(shelf.prune("--keep", "2")) == ["step_1000", "step_1000-full"]
-    assert set(stays(shelf.prune("--keep", "2")).values()) == {"is the newest", "is one of the 2 newest"}
+    assert stays(shelf.prune("--keep", "2")) == {
+        "step_2000": "is one of the 2 newest", "step_2000-full": "is one of the 2 newest",
+        "step_3000": "is the newest", "step_3000-2": "is the newest",
+        "step_3000-full": "is the newest", "step_3000-full-2": "is the newest",
+    }  # fmt: skip
 
 
 def test_what_a_run_has_linked_stays_until_the_run_is_gone(shelf: Shelf) -> None:
@@ -234,6 +283,64 @@ def test_who_comes_for_it_at_the_last_moment_gets_it_back(
             assert shelf.names() == ["step_1000", "step_2000"]
     finally:
         shutil.rmtree(run)
+
+
+def test_who_comes_for_it_while_it_is_fetched_again_keeps_it(
+    world: Desk, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    run = world.evaluations / "runs" / "comes-late"
+    (run / "checkpoint").mkdir(parents=True)
+    at = os.fspath(run / "checkpoint" / "checkpoint.pt")
+    again = (
+        "import os\nrename = os.rename\ndef late(old, new):\n    rename(old, new)\n"
+        f"    if old.endswith('step_1000'):\n        os.link(new + '/checkpoint.pt', {at!r})\n"
+        "        os.mkdir(old)\n        open(old + '/checkpoint.pt', 'w').write('again')\n"
+        "os.rename = late\n"
+    )
+    try:
+        for shelf in _shelf(world, request.node.name, tmp_path, later=3600, before=again):
+            path = shelf.fetched("step_1000", 9)
+            shelf.fetched("step_2000", 8)
+            answer = shelf.prune("--keep", "1", "--yes")
+            assert goes(answer) == []
+            assert stays(answer)["step_1000-2"] == (
+                "comes-late has checkpoint.pt by a hard link; "
+                "step_1000 was fetched again meanwhile, so its name is another now"
+            )
+            assert shelf.names() == ["step_1000", "step_1000-2", "step_2000"]
+            assert path.read_text() == "again"
+            assert (shelf.folder / "step_1000-2" / "checkpoint.pt").read_bytes() == b"w" * 5000
+    finally:
+        shutil.rmtree(run)
+
+
+def test_what_cant_get_its_name_back_is_said_and_stays_until_nobody_uses_it(
+    world: Desk, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    run = world.evaluations / "runs" / "comes-late"
+    (run / "checkpoint").mkdir(parents=True)
+    at = os.fspath(run / "checkpoint" / "checkpoint.pt")
+    refusing = (
+        "import os\nrename = os.rename\ndef late(old, new):\n"
+        "    if old.endswith('.pruned'): raise OSError(30, 'Read-only file system')\n    rename(old, new)\n"
+        f"    if old.endswith('step_1000'): os.link(new + '/checkpoint.pt', {at!r})\n"
+        "os.rename = late\n"
+    )
+    try:
+        for shelf in _shelf(world, request.node.name, tmp_path, later=3600, before=refusing):
+            shelf.fetched("step_1000", 9)
+            shelf.fetched("step_2000", 8)
+            answer = shelf.prune("--keep", "1", "--yes")
+            (hidden,) = (name for name in shelf.names() if name.endswith(".pruned"))
+            assert stays(answer)[hidden] == (
+                "comes-late has checkpoint.pt by a hard link; it can't get its name back: Read-only file system"
+            )
+            assert stays(shelf.prune("--yes"))[hidden] == "comes-late has checkpoint.pt by a hard link"
+            assert (shelf.folder / hidden / "checkpoint.pt").read_bytes() == b"w" * 5000
+            shutil.rmtree(run)
+            assert goes(shelf.prune("--yes")) == [hidden]
+    finally:
+        shutil.rmtree(run, ignore_errors=True)
 
 
 def test_what_is_not_ours_or_was_changed_stays(shelf: Shelf) -> None:

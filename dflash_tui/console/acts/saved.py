@@ -69,14 +69,15 @@ async def _copies(console: Console) -> dict[str, Recorded]:
 
 
 def _is_whole(item: Recorded, console: Console) -> bool:
-    return item.host == console.training_host.name and item.here.size == item.source.size
+    same_size = item.source is not None and item.here.size == item.source.size
+    return same_size and item.host == console.training_host.name
 
 
 def _known(item: SavedCheckpoint, stats: Mapping[str, Stat], copies: Mapping[str, Recorded]) -> str | None:
     """The hash of a copy of the one file with the weights, as long as that still is the file that was copied."""
     weights = [name for name in stats if holds_weights(name)]
     copy = copies.get(posixpath.join(item.folder, weights[0])) if len(weights) == 1 else None
-    if copy is None:
+    if copy is None or copy.source is None:
         return None
     stat, source = stats[weights[0]], copy.source
     same = source.size == stat.size and int(source.mtime) == int(stat.mtime) and source.inode in (0, stat.inode)
