@@ -67,7 +67,7 @@ class Saved:
 
     @property
     def which(self) -> str:
-        """What tells checkpoints apart: all copies of one step, and otherwise a slim and a full one, are equal in it."""
+        """What tells checkpoints apart: all copies of a step are equal in it, else a slim and a full one of a name."""
         match = _NAME.fullmatch(self.name)
         base, copy = (match["base"], match["copy"] or "") if match is not None else (self.name, "")
         return base if _STEP.fullmatch(base) else base + copy

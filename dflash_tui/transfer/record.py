@@ -31,7 +31,7 @@ class Identity:
 @dataclass(frozen=True)
 class Recorded:
     """A verified file: its hash, what it was at the destination, and where it came from. `source` is None where it was
-    made of nothing that lies there, so that no time of arrival is taken for the training's. `plan` names the bytes where a
+    made of nothing that lies there: no time of arrival may pass for the training's. `plan` names the bytes where a
     plan had an id (`journal.plan_id`): files of several sources, and of pieces of one."""
 
     sha256: str
