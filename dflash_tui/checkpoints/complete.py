@@ -17,7 +17,7 @@ from dflash_tui.checkpoints.layouts import awaited, holds_weights
 from dflash_tui.checkpoints.legacy import legacy_extent
 from dflash_tui.checkpoints.names import is_temporary
 from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, read_json, shard_names
-from dflash_tui.checkpoints.safetensors import read_safetensors
+from dflash_tui.checkpoints.safetensors import check_safetensors
 from dflash_tui.checkpoints.torchzip import is_legacy, is_zip
 from dflash_tui.checkpoints.zipdir import read_directory
 from dflash_tui.records.checkpoint import Completeness
@@ -83,7 +83,7 @@ def file_completeness(files: Files, name: str) -> tuple[Completeness, str]:
         return "truncated", f"{name}: is empty; still being written?"
     try:
         if name.lower().endswith(".safetensors"):
-            read_safetensors(files, name)
+            check_safetensors(files, name)
         elif is_zip(files, name):
             read_directory(files, name)
         elif is_legacy(files, name):

@@ -19,11 +19,13 @@ from dflash_tui.checkpoints.errors import (
     CheckpointError,
     CheckpointIncomplete,
     CheckpointUnsupported,
+    guarded,
 )
 from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.namespace import model_tensors
 from dflash_tui.checkpoints.pickles import Storage, Tensor
 from dflash_tui.checkpoints.safetensors import read_safetensors
-from dflash_tui.checkpoints.statedict import ARGS, NAMESPACES, NOT_MODEL, STEPS, known_dtype, model_tensors, words
+from dflash_tui.checkpoints.statedict import ARGS, NAMESPACES, NOT_MODEL, STEPS, known_dtype, words
 from dflash_tui.checkpoints.structure import DirectoryLine, Extent, Structure, TensorInfo, c_strides
 from dflash_tui.checkpoints.torchzip import read_root, tensor_places
 from dflash_tui.checkpoints.window import Window, read_ahead
@@ -35,6 +37,7 @@ _MAX_WORD = 1 << 16  # bytes of an item that may be an argument or the step
 _MAX_WORDS = 512
 
 
+@guarded
 def read_dcp(files: Files, metadata: str = METADATA) -> Structure:
     """Structure of a DCP folder whose description is the file `metadata`.
 
@@ -44,7 +47,7 @@ def read_dcp(files: Files, metadata: str = METADATA) -> Structure:
     known = read_metadata(files, metadata)
     shards = sorted({place.file for _, place in directory(known)})
     _check_files(files, known)
-    namespace, chosen = _model(_tree(known, {}), metadata)
+    namespace, chosen = model_tensors(_tree(known, {}), metadata)
     entries = {name: known.tensors[tensor.storage.key] for name, tensor in chosen.items()}
     return Structure(
         container="torch distributed",
@@ -56,6 +59,7 @@ def read_dcp(files: Files, metadata: str = METADATA) -> Structure:
     )
 
 
+@guarded
 def dcp_directory(files: Files, metadata: str = METADATA) -> tuple[DirectoryLine, ...]:
     """`Structure.directory` alone, from the folder's description. Raises CheckpointError."""
     return _lines(read_metadata(files, metadata))
@@ -92,34 +96,23 @@ def _tree(known: Metadata, values: Mapping[str, Any]) -> dict[str, Any]:
         inner = root
         for part in parents:
             child = inner.setdefault(part, {})
+            if isinstance(child, Tensor):
+                raise _twice(known, child.storage.key, key)
             if not isinstance(child, dict):
                 child = inner[part] = {}
             inner = child
+        there = inner.get(last)
+        if isinstance(there, Tensor) and there.storage.key != key:
+            raise _twice(known, there.storage.key, key)
+        if isinstance(there, dict) and isinstance(value, Tensor):
+            raise _twice(known, f"what is below {'.'.join(known.path(key))}", key)
         inner[last] = value
     return root
 
 
-def _model(root: dict[str, Any], name: str) -> tuple[str, dict[str, Tensor]]:
-    """The model's tensors, whether their namespace is at the top or one level below (`app.model`)."""
-    if _has_namespace(root):
-        return model_tensors(root, name)
-    inner = {key: value for key, value in root.items() if isinstance(value, dict) and not NOT_MODEL.match(key)}
-    for key, value in inner.items():
-        if _has_namespace(value):
-            namespace, found = model_tensors(value, name)
-            return f"{key}.{namespace}", found
-    namespace, found = model_tensors(root, name)
-    if found:
-        return namespace, found
-    holders = [key for key, value in inner.items() if any(isinstance(item, Tensor) for item in value.values())]
-    if len(holders) > 1:
-        raise CheckpointUnsupported(f"{name}: {', '.join(holders)} hold tensors; which are the model's is not told")
-    return (holders[0], model_tensors(inner[holders[0]], name)[1]) if holders else ("", {})
-
-
-def _has_namespace(entries: Mapping[str, Any]) -> bool:
-    spaces = [entries[name] for name in NAMESPACES if isinstance(entries.get(name), dict)]
-    return any(isinstance(item, Tensor) for space in spaces for item in space.values())
+def _twice(known: Metadata, one: str, other: str) -> CheckpointUnsupported:
+    place = ".".join(known.path(other))
+    return CheckpointUnsupported(f"{known.name}: {one} and {other} are both at {place}; which is the model's?")
 
 
 def _tensor_infos(files: Files, entries: Mapping[str, Entry]) -> dict[str, TensorInfo]:
@@ -304,5 +297,3 @@ def _is_word(path: tuple[str, ...]) -> bool:
     if NOT_MODEL.match(path[0]) or path[0] in NAMESPACES:
         return False
     return path[0] in (*ARGS, *STEPS) or (len(path) > 1 and path[1] in (*ARGS, *STEPS))
-
-

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported
+from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported, guarded
 from dflash_tui.checkpoints.files import Files
 from dflash_tui.checkpoints.pickles import MAX_BYTES, Global, Opaque, read_pickle
+from dflash_tui.checkpoints.sentences import shown
 from dflash_tui.checkpoints.statedict import NAMESPACES, NOT_MODEL
 
 METADATA = ".metadata"
@@ -21,6 +22,7 @@ METADATA = ".metadata"
 
 _ROOM = "torch.distributed.checkpoint."
 _MAX_DEPTH = 32
+_MAX_NAME = 8192  # characters of a key and its file
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,7 @@ class Metadata:
         return self.paths.get(key, (key,))
 
 
+@guarded
 def read_metadata(files: Files, name: str) -> Metadata:
     """Read the description of a folder. Raises CheckpointIncomplete, CheckpointDamaged, CheckpointUnsupported."""
     size = files.size(name)
@@ -106,8 +109,10 @@ def _stored_places(
         file, offset, length = what.get("relative_path"), what.get("offset"), what.get("length")
         if not isinstance(key, str) or not isinstance(file, str) or not _is_natural(offset) or not _is_natural(length):
             raise CheckpointDamaged(f"{name}: an entry of storage_data is not readable")
+        if len(key) + len(file) > _MAX_NAME:
+            raise CheckpointUnsupported(f"{name}: a key or a file name of more than {_MAX_NAME} characters")
         if file.startswith("/") or ".." in file.split("/"):
-            raise CheckpointDamaged(f"{name}: {key} lies in {file!r}, outside its folder")
+            raise CheckpointDamaged(f"{name}: {key} lies in {shown(file)}, outside its folder")
         begins = None if first is None else _naturals(first)
         place = Place(folder + file, offset, length, bool(what.get("transform_descriptors")))
         places[key, begins] = place
@@ -160,6 +165,7 @@ def _guessed_paths(tensors: Sequence[str], items: Sequence[str]) -> dict[str, tu
     return {}
 
 
+@guarded
 def shard_extents(files: Files, metadata: str = METADATA) -> dict[str, int]:
     """The bytes that each data file of a DCP folder has at least, from its description alone; exact where chunks are
     torch.save archives. Raises CheckpointError."""
@@ -167,7 +173,6 @@ def shard_extents(files: Files, metadata: str = METADATA) -> dict[str, int]:
     for _, place in directory(read_metadata(files, metadata)):
         extents[place.file] = max(extents.get(place.file, 0), place.offset + place.length)
     return extents
-
 
 
 def directory(known: Metadata) -> list[tuple[str, Place]]:

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported
+from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported, guarded
 from dflash_tui.checkpoints.files import Files, read_many
+from dflash_tui.checkpoints.namespace import model_tensors
 from dflash_tui.checkpoints.pickles import MAX_BYTES, Storage, Tensor, read_pickle_stream
-from dflash_tui.checkpoints.statedict import model_tensors, storage_nbytes, tensor_info, words
+from dflash_tui.checkpoints.sentences import shown
+from dflash_tui.checkpoints.statedict import storage_nbytes, tensor_info, words
 from dflash_tui.checkpoints.structure import Extent, Structure, TensorInfo
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -34,6 +36,7 @@ class _Layout:
     end: int
 
 
+@guarded
 def read_legacy(files: Files, file: str) -> Structure:
     """Structure of a legacy torch file: the model's tensors, the trainer's args and step.
 
@@ -62,6 +65,7 @@ def read_legacy(files: Files, file: str) -> Structure:
     )
 
 
+@guarded
 def legacy_extent(files: Files, file: str) -> int:
     """The size that the file has once it is written whole, from its pickles alone.
 
@@ -70,6 +74,7 @@ def legacy_extent(files: Files, file: str) -> int:
     return _read_layout(files, file).end
 
 
+@guarded
 def read_legacy_words(files: Files, file: str) -> dict[str, Any]:
     """Only `args`, `step` and their `sources` of a legacy file (for a trainer state that lies beside weights)."""
     return words(_read_layout(files, file).root, file)
@@ -82,7 +87,7 @@ def _read_layout(files: Files, file: str) -> _Layout:
         raise CheckpointUnsupported(f"{file}: not a torch file; load it where it was made and save it with torch.save")
     version, _ = read_pickle_stream(stream, file)
     if version != VERSION:
-        raise CheckpointUnsupported(f"{file}: a torch file of version {version!r}, expected {VERSION}")
+        raise CheckpointUnsupported(f"{file}: a torch file of version {shown(version)}, expected {VERSION}")
     machine, _ = read_pickle_stream(stream, file)
     if not isinstance(machine, dict):
         raise CheckpointDamaged(f"{file}: doesn't say what machine wrote it; fetch the file again")
@@ -97,10 +102,12 @@ def _read_layout(files: Files, file: str) -> _Layout:
     for key in keys:
         if key in places or key not in storages:
             reason = "is listed twice" if key in places else "is none of the object's"
-            raise CheckpointDamaged(f"{file}: storage {key!r} {reason}; fetch the file again")
+            raise CheckpointDamaged(f"{file}: storage {shown(key)} {reason}; fetch the file again")
         nbytes = storage_nbytes(storages[key])
         if nbytes is None:
-            raise CheckpointUnsupported(f"{file}: storage {key!r} is of type {storages[key].kind}, of unknown size")
+            raise CheckpointUnsupported(
+                f"{file}: storage {shown(key)} is of type {storages[key].kind}, of unknown size"
+            )
         places[key] = Extent(file, position + _COUNT, nbytes)
         position += _COUNT + nbytes
     return _Layout(root, storages, places, position)
@@ -116,14 +123,16 @@ def _check_counts(files: Files, file: str, layout: _Layout, found: Mapping[str, 
         count = int.from_bytes(stated, "little")
         if count != layout.storages[key].count:
             raise CheckpointDamaged(
-                f"{file}: storage {key!r} has {count} elements, expected {layout.storages[key].count}; "
+                f"{file}: storage {shown(key)} has {count} elements, expected {layout.storages[key].count}; "
                 "fetch the file again"
             )
 
 
 def _info(file: str, name: str, tensor: Tensor, layout: _Layout) -> TensorInfo:
     if tensor.storage.key not in layout.places:
-        raise CheckpointDamaged(f"{file}: {name} lies in storage {tensor.storage.key!r}, which the file does not hold")
+        raise CheckpointDamaged(
+            f"{file}: {name} lies in storage {shown(tensor.storage.key)}, which the file does not hold"
+        )
     return tensor_info(name, tensor, layout.places[tensor.storage.key])
 
 

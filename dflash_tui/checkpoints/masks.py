@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from dflash_tui.checkpoints.errors import CheckpointUnsupported, SettingsConflict
+from dflash_tui.checkpoints.sentences import shown
 from dflash_tui.checkpoints.spelling import Said
 from dflash_tui.records.settings import LayerMask
 
@@ -40,7 +41,9 @@ def resolve_masks(pick: Picks, layers: int) -> tuple[tuple[LayerMask, ...], int 
     pick.sources["layer_masks"] = types.source
     value: Any = types.value
     if not isinstance(value, (list, tuple)) or any(item not in (_FULL, _SLIDING) for item in value):
-        raise CheckpointUnsupported(f"{types.source} is {value!r}: only {_FULL} and {_SLIDING} layers can be evaluated")
+        raise CheckpointUnsupported(
+            f"{types.source} is {shown(value)}: only {_FULL} and {_SLIDING} layers can be evaluated"
+        )
     if len(value) != layers:
         raise SettingsConflict(f"{types.source} names {len(value)} layers, but the weights have {layers}")
     if _SLIDING not in value:
@@ -57,7 +60,9 @@ def _all_full(layers: int) -> tuple[LayerMask, ...]:
 def _sliding(pick: Picks, types: list[str], window: Said | None) -> tuple[LayerMask, ...]:
     causal, symmetric = pick.find("is_causal"), pick.find("sliding_window_non_causal")
     if causal is not None and symmetric is not None and bool(causal.value) == bool(symmetric.value):
-        raise SettingsConflict(f"{causal.source} is {causal.value!r}, but {symmetric.source} is {symmetric.value!r}")
+        raise SettingsConflict(
+            f"{causal.source} is {shown(causal.value)}, but {symmetric.source} is {shown(symmetric.value)}"
+        )
     if _FULL in types:
         _refuse_causal_full(causal)
     free = (causal is not None and causal.value is False) or (symmetric is not None and symmetric.value is True)
@@ -75,11 +80,11 @@ def _window(pick: Picks, window: Said | None, types: Said) -> int | None:
     switch = pick.find("use_sliding_window")
     if switch is not None and switch.value is False:
         raise SettingsConflict(
-            f"{types.source} has sliding layers and {window.source} is {window.value!r}, but {switch.source} is False; "
-            "correct the config that is wrong"
+            f"{types.source} has sliding layers and {window.source} is {shown(window.value)}, but {switch.source} is "
+            "False; correct the config that is wrong"
         )
     if type(window.value) is not int or window.value < 1:
-        raise SettingsConflict(f"{window.source} is {window.value!r}, expected a number of tokens")
+        raise SettingsConflict(f"{window.source} is {shown(window.value)}, expected a number of tokens")
     return window.value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections.abc import Sequence
@@ -16,10 +15,13 @@ from dflash_tui.checkpoints.errors import (
     CheckpointError,
     CheckpointIncomplete,
     CheckpointUnsupported,
+    guarded,
 )
 from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.jsontext import read_object
 from dflash_tui.checkpoints.legacy import read_legacy, read_legacy_words
 from dflash_tui.checkpoints.safetensors import read_safetensors
+from dflash_tui.checkpoints.sentences import shown
 from dflash_tui.checkpoints.statedict import NAMESPACES
 from dflash_tui.checkpoints.structure import DirectoryLine, Structure, TensorInfo
 from dflash_tui.checkpoints.torchzip import directory_lines, is_legacy, read_torch_zip, read_words
@@ -91,6 +93,7 @@ def is_dcp(name: str) -> bool:
     return name.rpartition("/")[2] == METADATA
 
 
+@guarded
 def read_structure(files: Files) -> Structure:
     """Structure of the checkpoint that these files are, with the trainer's args and step wherever they lie in it.
 
@@ -106,6 +109,7 @@ def read_structure(files: Files) -> Structure:
     return structure if structure.args is not None and structure.step is not None else _beside(files, names, structure)
 
 
+@guarded
 def read_directories(files: Files) -> tuple[DirectoryLine, ...]:
     """`Structure.directory` alone, from the ends of the weights' files: far fewer reads than their structure takes.
 
@@ -126,6 +130,7 @@ def _directory(files: Files, name: str) -> tuple[DirectoryLine, ...]:
     return directory_lines(read_directory(files, name))
 
 
+@guarded
 def read_configs(files: Files) -> list[tuple[str, dict[str, Any]]]:
     """The model configs that lie beside the weights, as (file, data). Raises CheckpointDamaged."""
     names = ("config.json", *(f"{folder}config.json" for folder in _MODEL_FOLDERS))
@@ -138,13 +143,7 @@ def read_json(files: Files, name: str) -> dict[str, Any]:
     size = files.size(name)
     if size > _MAX_JSON:
         raise CheckpointDamaged(f"{name}: {size} bytes are too many for a JSON description")
-    try:
-        data = json.loads(files.read(name, 0, size))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointDamaged(f"{name}: not JSON ({error})") from error
-    if not isinstance(data, dict):
-        raise CheckpointDamaged(f"{name}: holds a JSON {type(data).__name__}, expected an object")
-    return data
+    return read_object(files.read(name, 0, size), name)
 
 
 def shard_names(files: Files, index: str) -> list[str]:
@@ -155,7 +154,7 @@ def shard_names(files: Files, index: str) -> list[str]:
     shards = sorted(set(weight_map.values()))
     for name in shards:
         if "/" in name or "\\" in name or name in ("", ".", ".."):
-            raise CheckpointDamaged(f"{index}: names a shard {name!r} outside its folder")
+            raise CheckpointDamaged(f"{index}: names a shard {shown(name)} outside its folder")
     return [posixpath.join(posixpath.dirname(index), name) for name in shards]
 
 

@@ -7,21 +7,25 @@ namespaces as small records; whatever else the pickle would build is an `Opaque`
 from __future__ import annotations
 
 import pickletools
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, Protocol
 
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
+from dflash_tui.checkpoints.sentences import shown
 
 MAX_BYTES = 64 << 20
 MAX_WORK = 6_000_000
 """Opcodes plus items handled in bulk; bounds both the time (about ten seconds) and the memory."""
 
 
-_MAX_BITS = 1024  # of a whole number that is shown: Python refuses to write out those of more than 4300 digits
-_MAX_TEXT = 4096
 _MAX_COUNT = 1 << 60  # elements of a storage, and where a view of it begins
+_MAX_NAME = 1024  # characters of a global's name, and of a storage's key
+_MAX_METADATA = 8  # entries that a tensor's has
+_MAX_PLACES = 1 << 32  # of the memo: what its binary opcodes can name
+_KEY_BITS, _TUPLE_BITS, _TUPLE_ITEMS = 60, 16, 4
+"""Whole numbers that are keys: larger ones, alone or in a tuple, can be chosen so that all have the same hash."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,14 @@ class Opaque:
         return f"<opaque {self.name}>"
 
 
+class SetItems(list[Any]):
+    """The items of a set, which Python may not be able to hash, in the pickle's order."""
+
+
+class FrozenSetItems(list[Any]):
+    """The same of a frozenset."""
+
+
 @dataclass(frozen=True)
 class Storage:
     """A torch storage: `kind` is its class ("torch.FloatStorage"), `key` its record "data/<key>", `count` its elements
@@ -58,18 +70,22 @@ class Storage:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A view of a storage, in elements. `dtype` ("torch.float8_e4m3fn") is given where the storage is untyped."""
+    """A view of a storage, in elements. `dtype` ("torch.float8_e4m3fn") is given where the storage is untyped.
+
+    `unresolved` says what would still be done to the elements when they are read, as in "neg"; "" where nothing is.
+    """
 
     storage: Storage
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: str | None = None
+    unresolved: str = ""
 
 
 _MARK = object()
 _EMPTY: Mapping[str, Callable[[], Any]] = {
-    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": list,
+    "EMPTY_DICT": dict, "EMPTY_LIST": list, "EMPTY_TUPLE": tuple, "EMPTY_SET": SetItems,
     "NONE": lambda: None, "NEWTRUE": lambda: True, "NEWFALSE": lambda: False,
 }  # fmt: skip
 _CONSTANTS = frozenset((
@@ -82,9 +98,11 @@ _PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT"))
 _SILENT = frozenset(("PROTO", "FRAME", "READONLY_BUFFER"))
 _TUPLES: Mapping[str, int] = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 _DICTS = frozenset(("collections.OrderedDict", "collections.defaultdict", "builtins.dict", "__builtin__.dict"))
-_LISTS = frozenset(
-    f"{module}.{kind}" for module in ("builtins", "__builtin__") for kind in ("list", "tuple", "set", "frozenset")
-)
+_LISTS: Mapping[str, Callable[[Any], Any]] = {
+    f"{module}.{kind}": made
+    for module in ("builtins", "__builtin__")
+    for kind, made in (("list", list), ("tuple", tuple), ("set", SetItems), ("frozenset", FrozenSetItems))
+}
 
 
 def read_pickle(data: bytes, where: str) -> Any:
@@ -129,44 +147,11 @@ def _interpret(data: bytes | PickleStream, where: str) -> tuple[Any, dict[str, S
             if opcode.name == "STOP":
                 return machine.pop(), machine.storages
             machine.step(opcode.name, argument)
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+    except (
+        ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError, MemoryError, struct.error
+    ) as error:  # fmt: skip
         raise CheckpointDamaged(f"{where}: not a readable pickle ({type(error).__name__}: {error})") from error
     raise CheckpointDamaged(f"{where}: the pickle ends before its end mark")
-
-
-def plain(value: Any, limit: int = 20_000) -> Any:
-    """JSON-like data of a value: names for globals and stubs, attribute dicts for objects that only keep attributes.
-
-    At most `limit` items and 12 levels are kept; deeper or later ones, and whole numbers beyond a float's range, become
-    "…"; of a text its first 4096 characters are kept.
-    """
-    budget = [limit]
-    return _plain(value, budget, 12)
-
-
-def _plain(value: Any, budget: list[int], depth: int) -> Any:
-    budget[0] -= 1
-    if budget[0] < 0 or depth < 0:
-        return "…"
-    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-        return "…"
-    if isinstance(value, str):
-        return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
-    if value is None or isinstance(value, (bool, int, float)):
-        return value
-    if isinstance(value, Global):
-        return value.name
-    if isinstance(value, Opaque):
-        return repr(value) if value.state is None else _plain(value.state, budget, depth)
-    if isinstance(value, dict):
-        return {str(key): _plain(item, budget, depth - 1) for key, item in _first(value.items(), budget)}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, budget, depth - 1) for item in _first(value, budget)]
-    return f"<{type(value).__name__.lower()}>"
-
-
-def _first(items: Any, budget: list[int]) -> list[Any]:
-    return list(islice(items, max(budget[0], 0)))
 
 
 class _Machine:
@@ -208,7 +193,10 @@ class _Machine:
         if name in _GETS:
             self.stack.append(self.memo[int(argument)])
         elif name in _PUTS:
-            self.memo[int(argument)] = self.top()
+            place = int(argument)
+            if not 0 <= place < _MAX_PLACES:
+                raise ValueError("a place in the memo that no pickle has")
+            self.memo[place] = self.top()
         elif name in _CONSTANTS:
             self.stack.append(argument)
         elif name in _EMPTY:
@@ -257,7 +245,10 @@ class _Machine:
         if name in _LISTS:
             items = arguments[0] if arguments and isinstance(arguments[0], (list, tuple)) else ()
             self.spend(len(items))
-            return list(items)
+            return _LISTS[name](items)
+        if name == "_codecs.encode" and len(arguments) == 2 and arguments[1] == "latin1":  # bytes, until protocol 3
+            self.spend(len(arguments[0]) >> 4)
+            return arguments[0].encode("latin-1")
         if name == "torch.Size" and arguments and isinstance(arguments[0], (list, tuple)):
             self.spend(len(arguments[0]))
             return tuple(arguments[0])
@@ -287,10 +278,10 @@ class _Machine:
         name, module = self.pop(), self.pop()
         if not (isinstance(name, str) and isinstance(module, str)):
             raise ValueError("a global whose name is no text")
-        self.stack.append(Global(f"{module}.{name}"))
+        self.stack.append(_global(module, name))
 
-    def instance(self, name: str) -> None:
-        self.stack.append(self.construct(Global(name), tuple(self.pop_mark())))
+    def instance(self, named: Global) -> None:
+        self.stack.append(self.construct(named, tuple(self.pop_mark())))
 
     def object_from_mark(self) -> None:
         items = self.pop_mark()
@@ -314,14 +305,14 @@ _HANDLERS: Mapping[str, Callable[[_Machine, Any], None]] = {
     "TUPLE": lambda m, _: m.stack.append(tuple(m.pop_mark())),
     "LIST": lambda m, _: m.stack.append(m.pop_mark()),
     "DICT": lambda m, _: _dict_from_mark(m),
-    "FROZENSET": lambda m, _: m.stack.append(m.pop_mark()),
+    "FROZENSET": lambda m, _: m.stack.append(FrozenSetItems(m.pop_mark())),
     "APPEND": lambda m, _: m.append_items([m.pop()]),
     "APPENDS": lambda m, _: m.append_items(m.pop_mark()),
     "ADDITEMS": lambda m, _: m.append_items(m.pop_mark()),
     "SETITEM": lambda m, _: _set_item(m),
     "SETITEMS": lambda m, _: m.set_items(m.pop_mark()),
     "MEMOIZE": lambda m, _: m.memoize(),
-    "GLOBAL": lambda m, argument: m.stack.append(Global(str(argument).replace(" ", ".", 1))),
+    "GLOBAL": lambda m, argument: m.stack.append(_global(*str(argument).split(" ", 1))),
     "STACK_GLOBAL": lambda m, _: m.stack_global(),
     "EXT1": lambda m, argument: m.stack.append(Global(f"copyreg extension {argument}")),
     "EXT2": lambda m, argument: m.stack.append(Global(f"copyreg extension {argument}")),
@@ -330,12 +321,18 @@ _HANDLERS: Mapping[str, Callable[[_Machine, Any], None]] = {
     "BUILD": lambda m, _: m.build(),
     "NEWOBJ": lambda m, _: m.new_object(keywords=False),
     "NEWOBJ_EX": lambda m, _: m.new_object(keywords=True),
-    "INST": lambda m, argument: m.instance(str(argument).replace(" ", ".", 1)),
+    "INST": lambda m, argument: m.instance(_global(*str(argument).split(" ", 1))),
     "OBJ": lambda m, _: m.object_from_mark(),
     "PERSID": lambda m, argument: m.persistent(argument),
     "BINPERSID": lambda m, _: m.persistent(m.pop()),
     "NEXT_BUFFER": lambda m, _: m.stack.append(Opaque("out-of-band buffer")),
 }
+
+
+def _global(module: str, name: str) -> Global:
+    if len(module) + len(name) > _MAX_NAME:
+        raise ValueError("a global whose name is too long")
+    return Global(f"{module}.{name}")
 
 
 def _drop(machine: _Machine) -> None:
@@ -357,17 +354,21 @@ def _set_item(machine: _Machine) -> None:
 
 
 def _key(key: Any) -> Any:
-    """A dictionary key that is safe to hash: a nested tuple of a hostile depth would overflow the C stack. A stub is
-    hashed by what it is, not by what it holds."""
-    if key is None or isinstance(key, (float, str, bytes, Opaque)) or _is_short(key):
+    """A dictionary key that is safe to hash: a nested tuple of a hostile depth would overflow the C stack, and numbers
+    of one hash make a dictionary slow. What isn't safe becomes a stub, hashed by what it is and equal to no other."""
+    if key is None or isinstance(key, (float, str, bytes, Opaque)) or _is_short(key, _KEY_BITS):
         return key
-    if isinstance(key, tuple) and all(isinstance(item, (float, str)) or _is_short(item) for item in key):
+    if isinstance(key, tuple) and len(key) <= _TUPLE_ITEMS and all(map(_is_part, key)):
         return key
-    return f"<key {type(key).__name__.lower()}>"
+    return Opaque(f"key {shown(key)}")
 
 
-def _is_short(value: Any) -> bool:
-    return isinstance(value, int) and value.bit_length() <= _MAX_BITS
+def _is_part(item: Any) -> bool:
+    return item is None or isinstance(item, str) or _is_short(item, _TUPLE_BITS)
+
+
+def _is_short(value: Any, bits: int) -> bool:
+    return isinstance(value, int) and value.bit_length() <= bits
 
 
 def _storage(identifier: Any) -> Any:
@@ -375,7 +376,9 @@ def _storage(identifier: Any) -> Any:
     a view: (key of the view, first element, number of elements); or there ("module", class, its source file, text)."""
     if isinstance(identifier, tuple) and len(identifier) >= 5 and identifier[0] == "storage":
         kind, key, count = identifier[1], identifier[2], identifier[4]
-        if isinstance(kind, Global) and isinstance(key, str) and type(count) is int and 0 <= count < _MAX_COUNT:
+        if not isinstance(key, str) or len(key) > _MAX_NAME:
+            return Opaque("persistent object")
+        if isinstance(kind, Global) and type(count) is int and 0 <= count < _MAX_COUNT:
             view = identifier[5] if len(identifier) > 5 else None
             if view is None:
                 return Storage(kind.name, key, count)
@@ -393,12 +396,15 @@ def _rebuild(name: str, arguments: tuple[Any, ...]) -> Any:
     if name in ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v3"):
         if len(arguments) < 4 or not isinstance(arguments[0], Storage):
             return None
-        dtype = arguments[6] if name.endswith("_v3") and len(arguments) > 6 else None
+        third = name.endswith("_v3")
+        dtype = arguments[6] if third and len(arguments) > 6 else None
+        unresolved = _unresolved(arguments[6 + third] if len(arguments) > 6 + third else None)
         shape, strides = _sizes(arguments[2]), _sizes(arguments[3])
         offset = arguments[1]
         if shape is None or strides is None or type(offset) is not int or abs(offset) >= _MAX_COUNT:
             return None
-        return Tensor(arguments[0], offset, shape, strides, dtype.name if isinstance(dtype, Global) else None)
+        kind = dtype.name if isinstance(dtype, Global) else None
+        return Tensor(arguments[0], offset, shape, strides, kind, unresolved)
     if name in ("torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"):
         return arguments[0] if arguments and isinstance(arguments[0], Tensor) else None
     if name == "torch._tensor._rebuild_from_type_v2" and len(arguments) >= 3:
@@ -407,6 +413,22 @@ def _rebuild(name: str, arguments: tuple[Any, ...]) -> Any:
             return _rebuild(function.name, inner) if isinstance(function, Global) and isinstance(inner, tuple) else None
         return Opaque(kind.name) if isinstance(kind, Global) else None
     return None
+
+
+def _unresolved(metadata: Any) -> str:
+    """What torch would do to the elements as they are read: {"neg": True} and {"conj": True} are views that nothing was
+    done to yet; what else the metadata of a tensor may say isn't known."""
+    if metadata is None or metadata is False:
+        return ""
+    if not isinstance(metadata, dict):
+        return shown(metadata)
+    if len(metadata) > _MAX_METADATA:
+        return f"metadata of {len(metadata)} entries"
+    return ", ".join(
+        key if key in ("neg", "conj") and value is True else shown({key: value})
+        for key, value in metadata.items()
+        if value is not False
+    )
 
 
 def _sizes(value: Any) -> tuple[int, ...] | None:

@@ -12,6 +12,7 @@ from dflash_tui.checkpoints.errors import CheckpointUnsupported, SettingsConflic
 from dflash_tui.checkpoints.family import BIAS_KEYS, declared_family, family_of
 from dflash_tui.checkpoints.keys import Part, canonical_tensors
 from dflash_tui.checkpoints.masks import resolve_masks
+from dflash_tui.checkpoints.sentences import shown
 from dflash_tui.checkpoints.spelling import Said, spelled_fields
 from dflash_tui.checkpoints.structure import Structure
 from dflash_tui.records.settings import DrafterSettings
@@ -106,7 +107,7 @@ class _Picker:
             self.missing.append(field)
             return 0
         if type(said.value) is not int or said.value < least:
-            raise SettingsConflict(f"{said.source} is {said.value!r}, expected a whole number of at least {least}")
+            raise SettingsConflict(f"{said.source} is {shown(said.value)}, expected a whole number of at least {least}")
         return said.value
 
     def real(self, field: str) -> float:
@@ -124,7 +125,7 @@ class _Picker:
 def _real(said: Said) -> float:
     number = isinstance(said.value, (int, float)) and not isinstance(said.value, bool)
     if not number or not math.isfinite(said.value) or said.value <= 0:
-        raise SettingsConflict(f"{said.source} is {said.value!r}, expected a positive number")
+        raise SettingsConflict(f"{said.source} is {shown(said.value)}, expected a positive number")
     return float(said.value)
 
 
@@ -153,7 +154,7 @@ def _agree(shapes: Mapping[str, int], given: Sequence[tuple[str, Fields]]) -> No
             said = fields.get(field)
             if said is not None and field in shapes and said.value != shapes[field]:
                 raise SettingsConflict(
-                    f"{said.source} is {said.value!r}, but the weights' shapes give {shapes[field]}; "
+                    f"{said.source} is {shown(said.value)}, but the weights' shapes give {shapes[field]}; "
                     "is this the config of another model?"
                 )
 
@@ -185,7 +186,7 @@ def _taps(pick: _Picker, sources: Sequence[Fields], shapes: Mapping[str, int], s
 def _ids(said: Said) -> tuple[int, ...]:
     value = said.value
     if not isinstance(value, (list, tuple)) or not value or not all(type(item) is int and item >= -1 for item in value):
-        raise SettingsConflict(f"{said.source} is {value!r}, expected a list of target layer ids")
+        raise SettingsConflict(f"{said.source} is {shown(value)}, expected a list of target layer ids")
     return tuple(value)
 
 
@@ -224,7 +225,7 @@ def _check_anchor_layout(pick: _Picker, configs: Configs) -> None:
     if said is not None:
         if said.value is not False:
             raise CheckpointUnsupported(
-                f"{said.source} is {said.value!r}: drafting from the anchor's slot can't be evaluated yet"
+                f"{said.source} is {shown(said.value)}: drafting from the anchor's slot can't be evaluated yet"
             )
         return
     for name, data in configs:
@@ -253,8 +254,8 @@ def _check_biases(biased: bool, pick: _Picker) -> None:
     said = pick.find("attention_bias")
     if said is not None and said.value is not biased:
         raise SettingsConflict(
-            f"{said.source} is {said.value!r}, but the weights {'have' if biased else 'have no'} attention biases; "
-            "is this the config of another model?"
+            f"{said.source} is {shown(said.value)}, but the weights {'have' if biased else 'have no'} attention "
+            "biases; is this the config of another model?"
         )
     pick.sources["attention_bias"] = "weights"
 
@@ -264,14 +265,14 @@ def _draft_vocabulary(pick: _Picker, shapes: Mapping[str, int], vocabulary: int)
     said = pick.find("draft_vocab_size")
     stored = shapes.get("draft_vocab_size")
     if said is not None and stored is not None and said.value != stored:
-        raise SettingsConflict(f"{said.source} is {said.value!r}, but the weights' draft vocabulary has {stored}")
+        raise SettingsConflict(f"{said.source} is {shown(said.value)}, but the weights' draft vocabulary has {stored}")
     if stored is not None:
         pick.sources["draft_vocab_size"] = "weights"
         return stored
     if said is None or said.value == vocabulary:
         return None
     if type(said.value) is not int or not 0 < said.value < vocabulary:
-        raise SettingsConflict(f"{said.source} is {said.value!r}, expected 1 … {vocabulary}")
+        raise SettingsConflict(f"{said.source} is {shown(said.value)}, expected 1 … {vocabulary}")
     return int(said.value)
 
 

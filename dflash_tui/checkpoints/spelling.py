@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dflash_tui.checkpoints.errors import CheckpointUnsupported, SettingsConflict
+from dflash_tui.checkpoints.sentences import shown
 
 _PLACES: Mapping[str, tuple[str, ...]] = {
     "block_size": ("block_size", "dflash_config.block_size"),
@@ -93,7 +94,9 @@ def spelled_fields(name: str, data: Mapping[str, Any]) -> dict[str, Said]:
                 said = Said(value, f"{name}: {key}")
                 first = found.setdefault(field, said)
                 if first.value != value:
-                    raise SettingsConflict(f"{first.source} is {first.value!r}, but {said.source} is {value!r}")
+                    raise SettingsConflict(
+                        f"{first.source} is {shown(first.value)}, but {said.source} is {shown(value)}"
+                    )
     return found
 
 
@@ -102,7 +105,7 @@ def _refuse(name: str, data: Mapping[str, Any]) -> None:
         for place in (key, f"{_INNER}.{key}"):
             value = _at(data, place)
             if not any(value is fine or (type(value) is type(fine) and value == fine) for fine in harmless):
-                raise CheckpointUnsupported(f"{name}: {place} is {value!r}: {what} can't be evaluated yet")
+                raise CheckpointUnsupported(f"{name}: {place} is {shown(value)}: {what} can't be evaluated yet")
     for place in ("rope_parameters", f"{_INNER}.rope_parameters"):
         value = _at(data, place)
         if isinstance(value, Mapping) and any(isinstance(item, Mapping) for item in value.values()):

@@ -1,4 +1,4 @@
-"""What an object that `torch.save` wrote says: which of its tensors are the model's, what arguments and step it has."""
+"""What an object that `torch.save` wrote says: its arguments, its step, and where a tensor of it lies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
-from dflash_tui.checkpoints.pickles import Opaque, Storage, Tensor, plain
+from dflash_tui.checkpoints.pickles import Opaque, Storage, Tensor
+from dflash_tui.checkpoints.plain import plain
 from dflash_tui.checkpoints.structure import ITEMSIZE, Extent, TensorInfo, check_view
 
 NAMESPACES = ("draft_state_dict", "draft_model", "model", "state_dict", "model_state_dict", "module")
@@ -21,7 +22,7 @@ STEPS = ("step", "global_step", "iteration", "iter")
 """Top-level keys that hold the step counter, the first that is there."""
 
 NOT_MODEL = re.compile(r"^(optim|scheduler|lr_scheduler|rng|ema_|grad|scaler)")
-"""Keys, of tensors or of what holds them, that are a trainer's state and never the model."""
+"""Top-level keys, of tensors or of what holds them, that are a trainer's state and never the model."""
 
 _STORAGES: Mapping[str, str] = {
     "FloatStorage": "F32", "DoubleStorage": "F64", "HalfStorage": "F16", "BFloat16Storage": "BF16",
@@ -33,35 +34,13 @@ _UNREAD: Mapping[str, int] = {
     "UntypedStorage": 1, "QInt8Storage": 1, "QUInt8Storage": 1, "QInt32Storage": 4, "QUInt4x2Storage": 1,
     "QUInt2x4Storage": 1,
 }  # fmt: skip
+_RESOLVED: Mapping[str, str] = {"neg": ".resolve_neg()", "conj": ".resolve_conj()"}
 _DTYPES: Mapping[str, str] = {
     "float32": "F32", "float64": "F64", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32",
     "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL", "uint16": "U16", "uint32": "U32", "uint64": "U64",
     "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float8_e4m3fnuz": "F8_E4M3FNUZ",
     "float8_e5m2fnuz": "F8_E5M2FNUZ", "float8_e8m0fnu": "F8_E8M0", "complex64": "C64", "complex128": "C128",
 }  # fmt: skip
-
-
-def model_tensors(root: Any, file: str) -> tuple[str, dict[str, Tensor]]:
-    """(the key that holds the model's tensors, "" when they are the object itself; the tensors by name; none: empty).
-
-    Raises CheckpointUnsupported naming what is no dict of plain tensors.
-    """
-    if isinstance(root, Tensor):
-        raise CheckpointUnsupported(f"{file}: holds a single tensor, expected a dict of named tensors")
-    if isinstance(root, Opaque):
-        raise CheckpointUnsupported(f"{file}: is a pickled {root.name} object; save its state_dict() instead")
-    if not isinstance(root, dict):
-        raise CheckpointUnsupported(f"{file}: holds a {type(root).__name__}, expected a dict of named tensors")
-    spaces = {name: root[name] for name in NAMESPACES if isinstance(root.get(name), dict)}
-    flat = {key: value for key, value in root.items() if isinstance(value, Tensor) or _is_weight(key, value)}
-    for kind in (Tensor, Opaque):
-        for name, entries in (*spaces.items(), ("", flat)):
-            if any(isinstance(item, kind) for item in entries.values()):
-                return name, _named(entries, file, name)
-    for name in NAMESPACES:
-        if isinstance(root.get(name), Opaque):
-            raise CheckpointUnsupported(f"{file}: {name} is a pickled {root[name].name}; save its state_dict() instead")
-    return "", {}
 
 
 def words(root: Any, file: str, prefix: str = "") -> dict[str, Any]:
@@ -92,9 +71,15 @@ def storage_nbytes(storage: Storage) -> int | None:
 def tensor_info(name: str, tensor: Tensor, stored: Extent) -> TensorInfo:
     """The tensor whose storage's bytes lie at `stored`.
 
-    Raises CheckpointUnsupported for a dtype that can't be read, CheckpointDamaged unless storage and view fit.
+    Raises CheckpointUnsupported for a dtype that can't be read and for a lazy view (which torch negates or conjugates
+    when it is loaded), CheckpointDamaged unless storage and view fit.
     """
     file, storage = stored.file, tensor.storage
+    if tensor.unresolved:
+        raise CheckpointUnsupported(
+            f"{file}: {name} is stored as a view whose {tensor.unresolved} is still to be done; save it with "
+            f"{_RESOLVED.get(tensor.unresolved, '.clone()')}, or use --full and evaluate where it was made"
+        )
     typed = _STORAGES.get(storage.kind.rpartition(".")[2])
     dtype = typed if tensor.dtype is None else known_dtype(tensor.dtype)
     if dtype is None:
@@ -126,24 +111,3 @@ def tensor_info(name: str, tensor: Tensor, stored: Extent) -> TensorInfo:
 def known_dtype(kind: str) -> str | None:
     """safetensors' spelling of "torch.bfloat16" and the like; None when it can't be read here."""
     return _DTYPES.get(kind.rpartition(".")[2])
-
-
-def _is_weight(key: Any, value: Any) -> bool:
-    """Whether a top-level entry is a parameter of a kind that is not understood, rather than a trainer's object."""
-    return isinstance(value, Opaque) and "." in str(key)
-
-
-def _named(entries: Mapping[Any, Any], file: str, namespace: str) -> dict[str, Tensor]:
-    found: dict[str, Tensor] = {}
-    for key, value in entries.items():
-        name = str(key)
-        if NOT_MODEL.match(name) or name.endswith("_extra_state"):
-            continue
-        if isinstance(value, Tensor):
-            found[name] = value
-        elif isinstance(value, Opaque):
-            place = f"{namespace}.{name}" if namespace else name
-            raise CheckpointUnsupported(
-                f"{file}: {place} is a {value.name}, not a plain tensor; save a full (gathered, dequantised) state dict"
-            )
-    return found

@@ -6,10 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
+from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported, guarded
 from dflash_tui.checkpoints.files import Files
+from dflash_tui.checkpoints.namespace import model_tensors
 from dflash_tui.checkpoints.pickles import MAX_BYTES, Tensor, read_pickle
-from dflash_tui.checkpoints.statedict import model_tensors, tensor_info, words
+from dflash_tui.checkpoints.sentences import shown
+from dflash_tui.checkpoints.statedict import tensor_info, words
 from dflash_tui.checkpoints.structure import DirectoryLine, Extent, Structure, TensorInfo
 from dflash_tui.checkpoints.zipdir import TAIL, ZipDirectory, ZipRecord, data_offsets, read_directory
 
@@ -38,6 +40,7 @@ def _head(files: Files, file: str) -> bytes:
     return files.read(file, 0, min(files.size(file), _HEAD))
 
 
+@guarded
 def read_torch_zip(files: Files, file: str) -> Structure:
     """Structure of a zip checkpoint: the model's tensors, the trainer's args and step.
 
@@ -62,12 +65,14 @@ def directory_lines(directory: ZipDirectory) -> tuple[DirectoryLine, ...]:
     return tuple((directory.file, record.name, record.size, record.crc) for record in directory.records.values())
 
 
+@guarded
 def read_words(files: Files, file: str) -> dict[str, Any]:
     """Only `args`, `step` and their `sources` of a zip checkpoint (for a trainer state that lies beside weights)."""
     root, _, _ = read_root(files, file)
     return words(root, file)
 
 
+@guarded
 def read_root(files: Files, file: str, tail: int = TAIL) -> tuple[Any, ZipDirectory, str]:
     """(what data.pkl describes, the zip directory, the folder of the archive's records). `tail`: see read_directory."""
     if not is_zip(files, file):
@@ -87,7 +92,9 @@ def read_root(files: Files, file: str, tail: int = TAIL) -> tuple[Any, ZipDirect
     if len(wanted) == 2:
         order = files.read(file, offsets[wanted[1]], min(directory.records[wanted[1]].size, 16))
         if order != b"little":
-            raise CheckpointUnsupported(f"{file}: byteorder is {order.decode('ascii', 'replace')!r}, expected 'little'")
+            raise CheckpointUnsupported(
+                f"{file}: byteorder is {shown(order.decode('ascii', 'replace'))}, expected 'little'"
+            )
     data = files.read(file, offsets[pickles[0]], record.size)
     return read_pickle(data, f"{file}: {pickles[0]}"), directory, prefix
 
@@ -102,10 +109,13 @@ def tensor_places(
         return Extent(file, offset, record.size, record.crc if record.crc or not record.size else None)
 
     records: dict[str, str] = {}
+    names = {key: f"{prefix}data/{key}" for key in {tensor.storage.key for tensor in found.values()}}
     for name, tensor in found.items():
-        records[name] = f"{prefix}data/{tensor.storage.key}"
+        records[name] = names[tensor.storage.key]
         if records[name] not in directory.records:
-            raise CheckpointDamaged(f"{file}: {name} lies in record {records[name]!r}, which the zip does not hold")
+            raise CheckpointDamaged(
+                f"{file}: {name} lies in record {shown(records[name])}, which the zip does not hold"
+            )
     offsets = data_offsets(files, directory, sorted(set(records.values())))
     return {
         name: tensor_info(name, tensor, stored(directory.records[records[name]], offsets[records[name]]))

@@ -6,14 +6,19 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported
+from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointIncomplete, CheckpointUnsupported, guarded
 from dflash_tui.checkpoints.files import Files, read_many
+from dflash_tui.checkpoints.sentences import shown
 
 TAIL = 1 << 17
 """Bytes read from the end: the end record with the longest comment, and a usual central directory."""
 
+MAX_RECORDS = 250_000
+"""Records of a zip that are read: some hundred times those of the largest drafters."""
+
 _END, _END64, _LOCATOR64, _CENTRAL, _LOCAL = (b"PK\x05\x06", b"PK\x06\x06", b"PK\x06\x07", b"PK\x01\x02", b"PK\x03\x04")
-_MAX_DIRECTORY = 256 << 20
+_MAX_DIRECTORY = 64 << 20
+_ENTRY = struct.Struct("<4s2x2x2H4x3I3H8xI")  # of the directory: signature, flags, method, CRC, sizes, lengths, offset
 _FULL16, _FULL32 = 0xFFFF, 0xFFFFFFFF
 
 
@@ -40,6 +45,7 @@ class ZipDirectory:
     size: int
 
 
+@guarded
 def read_directory(files: Files, file: str, tail_length: int = TAIL) -> ZipDirectory:
     """The central directory. Raises CheckpointIncomplete (no end yet, or cut), CheckpointDamaged.
 
@@ -56,17 +62,22 @@ def read_directory(files: Files, file: str, tail_length: int = TAIL) -> ZipDirec
         )
     if size > _MAX_DIRECTORY:
         raise CheckpointUnsupported(f"{file}: a zip directory of {size} bytes; more than {_MAX_DIRECTORY} is refused")
+    if count > MAX_RECORDS:
+        raise CheckpointUnsupported(f"{file}: a zip of {count} records; more than {MAX_RECORDS} are not read")
     data = tail[offset - start : offset - start + size] if offset >= start else files.read(file, offset, size)
     records: dict[str, ZipRecord] = {}
     for record in _records(file, data):
         if record.header_offset + 30 + record.stored_size > offset or record.name in records:
-            raise CheckpointDamaged(f"{file}: record {record.name!r} is listed twice or reaches into the directory")
+            raise CheckpointDamaged(
+                f"{file}: record {shown(record.name)} is listed twice or reaches into the directory"
+            )
         records[record.name] = record
     if len(records) != count:
         raise CheckpointDamaged(f"{file}: its zip directory holds {len(records)} records, its end record says {count}")
     return ZipDirectory(file, records, offset, size)
 
 
+@guarded
 def data_offsets(files: Files, directory: ZipDirectory, names: Sequence[str]) -> dict[str, int]:
     """File position of each record's first byte, from the local headers (30 bytes each, read together).
 
@@ -77,18 +88,20 @@ def data_offsets(files: Files, directory: ZipDirectory, names: Sequence[str]) ->
         if record.method != 0 or record.encrypted or record.size != record.stored_size:
             kind = "encrypted" if record.encrypted else "compressed"
             raise CheckpointUnsupported(
-                f"{directory.file}: record {record.name!r} is {kind}; only stored (uncompressed) zips can be read in "
-                "place, save it again with torch.save"
+                f"{directory.file}: record {shown(record.name)} is {kind}; only stored (uncompressed) zips can be read "
+                "in place, save it again with torch.save"
             )
     headers = read_many(files, directory.file, [(record.header_offset, 30) for record in records])
     offsets: dict[str, int] = {}
     for record, header in zip(records, headers, strict=True):
         if len(header) != 30 or header[:4] != _LOCAL:
-            raise CheckpointDamaged(f"{directory.file}: no local header of {record.name!r} at {record.header_offset}")
+            raise CheckpointDamaged(
+                f"{directory.file}: no local header of {shown(record.name)} at {record.header_offset}"
+            )
         name_length, extra_length = struct.unpack_from("<HH", header, 26)
         offset = record.header_offset + 30 + name_length + extra_length
         if offset + record.size > directory.offset:
-            raise CheckpointDamaged(f"{directory.file}: record {record.name!r} reaches into the zip directory")
+            raise CheckpointDamaged(f"{directory.file}: record {shown(record.name)} reaches into the zip directory")
         offsets[record.name] = offset
     return offsets
 
@@ -125,18 +138,18 @@ def _records(file: str, data: bytes) -> list[ZipRecord]:
     found: list[ZipRecord] = []
     position = 0
     while position < len(data):
-        if data[position : position + 4] != _CENTRAL or position + 46 > len(data):
+        if position + _ENTRY.size > len(data) or len(found) >= MAX_RECORDS:
             raise CheckpointDamaged(f"{file}: its zip directory is damaged at byte {position} of {len(data)}")
-        flags, method = struct.unpack_from("<HH", data, position + 8)
-        crc, stored, size = struct.unpack_from("<III", data, position + 16)
-        name_length, extra_length, comment_length = struct.unpack_from("<HHH", data, position + 28)
-        header_offset = struct.unpack_from("<I", data, position + 42)[0]
+        (
+            signature, flags, method, crc, stored, size, name_length, extra_length, comment_length, header_offset
+        ) = _ENTRY.unpack_from(data, position)  # fmt: skip
         end = position + 46 + name_length + extra_length + comment_length
-        if end > len(data):
+        if signature != _CENTRAL or end > len(data):
             raise CheckpointDamaged(f"{file}: its zip directory is damaged at byte {position} of {len(data)}")
         raw_name = data[position + 46 : position + 46 + name_length]
         extra = data[position + 46 + name_length : position + 46 + name_length + extra_length]
-        size, stored, header_offset = _zip64(file, extra, size, stored, header_offset)
+        if _FULL32 in (size, stored, header_offset):
+            size, stored, header_offset = _zip64(file, extra, size, stored, header_offset)
         name = raw_name.decode("utf-8", "replace")
         found.append(ZipRecord(name, size, stored, crc, method, bool(flags & 1), header_offset))
         position = end

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from dflash_tui.checkpoints import pickles
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
-from dflash_tui.checkpoints.pickles import Opaque, Tensor, plain, read_pickle
+from dflash_tui.checkpoints.pickles import Opaque, Tensor, read_pickle
+from dflash_tui.checkpoints.plain import plain
 from tests.checkpoints.found import outcome
 
 
