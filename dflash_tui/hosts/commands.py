@@ -6,10 +6,12 @@ Every command that is sent, `PATH` and `FOLDER` being absolute:
 |---|---|---|---|
 | stat | `stat -c '%f %s %Y %i %h' PATH` (`stat -L -c …` follows links) | - | hex mode, size, mtime, inode, links |
 | list | `find FOLDER/ -mindepth 1 -maxdepth 1 -exec stat -c '%f %s %Y %i %h %n' {} +` | - | one record an entry |
+| list several | `find FOLDER/ FOLDER/ … -mindepth 1 -maxdepth 1 -exec stat …` as above | - | the same |
 | link's text | `readlink PATH` | - | text and a newline |
 | several links' | `sh -c 'for link; do readlink "$link"; printf "\\000"; done' dflash PATH…` | - | each and a NUL |
 | read | `dd if=PATH bs=B skip=N count=M` (B 4096 or 65536) | - | the blocks N … N+M-1 of B bytes |
 | several reads | `sh -c … dflash PATH B N M B N M …` | - | the size, a newline, the blocks of each |
+| reads of several files | `sh -c … dflash MARK PATH B N M PATH B N M …` | - | the blocks of each and the mark |
 | write | `dd of=TEMPORARY bs=65536`, `stat -c …`, `mv -f TEMPORARY PATH` | the data of `dd` | - |
 | after a failed write | `rm -f TEMPORARY` | - | - |
 | make folder | `mkdir -p FOLDER`; exclusive: `mkdir -p PARENT`, `mkdir FOLDER` | - | - |
@@ -25,6 +27,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 from collections.abc import Sequence
 
@@ -56,6 +59,15 @@ if [ -e /dev/null ]; then exec 2>/dev/null; fi
 while [ $# -gt 0 ]; do
   [ $(($1 * $2)) -ge "$size" ] || dd if="$path" bs="$1" skip="$2" count="$3" || exit
   shift 3
+done
+"""
+_READ_FILES = """
+mark=$1; shift
+if [ -e /dev/null ]; then exec 2>/dev/null; fi
+while [ $# -gt 0 ]; do
+  if [ -f "$1" ]; then dd if="$1" bs="$2" skip="$3" count="$4"; fi
+  printf %s "$mark"
+  shift 4
 done
 """
 _NO_FILE = 44
@@ -102,6 +114,52 @@ async def list_folder(host: Host, path: str) -> list[Entry]:
     seen = {parts[at + 5]: _stat(parts[at : at + 5]) for at in range(0, len(parts), 6)}
     targets = await _link_texts(host, folder, [name for name, found in seen.items() if found.kind == "link"])
     return [Entry(name, found, targets.get(name, "")) for name, found in sorted(seen.items())]
+
+
+async def list_folders(host: Host, paths: Sequence[str]) -> dict[str, list[Entry]]:
+    """`list_folder` of many by few commands. One that there is no answer about (it can't be listed, or is gone) is not
+    in it."""
+    found: dict[str, list[Entry]] = {}
+    for some in _by_length([(path,) for path in paths]):
+        found |= await _list_some(host, [path for (path,) in some])
+    return found
+
+
+async def _list_some(host: Host, paths: Sequence[str]) -> dict[str, list[Entry]]:
+    folders = {absolute(host, path).rstrip("/"): path for path in paths}
+    starts = [f"{folder}/" for folder in folders]
+    argv = ["find", *starts, "-mindepth", "1", "-maxdepth", "1", "-exec", "stat", "-c", _FORMAT + " %n", "{}", "+"]
+    for _ in range(_LIST_TRIES):
+        done = await host.run(argv, timeout=60 + len(paths) / 10, check=False)
+        if done.status == 0:
+            break
+    above = os.path.commonpath(list(folders)).rstrip("/")
+    record = re.compile(r"(?:^|\n)([0-9a-f]+) (\d+) (-?\d+) (\d+) (\d+) " + re.escape(above) + "/+")
+    parts = record.split(done.stdout.decode("utf-8", "surrogateescape").removesuffix("\n"))[1:]
+    stats = {parts[at + 5]: _stat(parts[at : at + 5]) for at in range(0, len(parts), 6)}
+    links = [name for name, its in stats.items() if its.kind == "link"]
+    targets = await _link_texts(host, f"{above}/", links)
+    found: dict[str, list[Entry]] = {path: [] for path in paths} if done.status == 0 else {}
+    for name, its in sorted(stats.items()):
+        inside, _, own = name.rpartition("/")
+        folder = f"{above}/{inside}".rstrip("/")
+        if folder in folders:
+            found.setdefault(folders[folder], []).append(Entry(own, its, targets.get(name, "")))
+    return found
+
+
+def _by_length(words: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
+    """In portions that one command takes."""
+    portions: list[list[tuple[str, ...]]] = []
+    room = 0
+    for some in words:
+        length = sum(len(os.fsencode(shlex.quote(word))) + 2 for word in some)
+        if length > room or not portions:
+            portions.append([])
+            room = _ARGUMENTS
+        portions[-1].append(some)
+        room -= length
+    return portions
 
 
 async def _link_texts(host: Host, folder: str, names: Sequence[str]) -> dict[str, str]:
@@ -181,6 +239,28 @@ async def _read_some(host: Host, path: str, ranges: Sequence[tuple[int, int]]) -
         at += came
     if at != len(data):
         raise ReadShort(f"{host.name}: {path} changed while it was read")
+    return found
+
+
+async def read_files(host: Host, ranges: Sequence[tuple[str, int, int]]) -> list[bytes | None]:
+    """The bytes of each (path, offset, length), by few commands; None where they can't be had."""
+    words, total = [], 0
+    for path, offset, length in ranges:
+        block = 512 if length <= 8192 else 4096
+        first, stop = offset // block, -(-(offset + length) // block)
+        words.append((absolute(host, path), str(block), str(first), str(stop - first)))
+        total += (stop - first) * block
+    answers: list[bytes] = []
+    for some in _by_length(words):
+        mark = secrets.token_hex(16)
+        argv = ["sh", "-c", _READ_FILES, "dflash", mark, *(word for each in some for word in each)]
+        done = await host.run(argv, timeout=30 + total / _BYTES_A_SECOND, check=False)
+        pieces = done.stdout.split(mark.encode())
+        answers += pieces[:-1] if len(pieces) == len(some) + 1 else [b""] * len(some)
+    found: list[bytes | None] = []
+    for (_, offset, length), (_, block_size, first_block, _), answer in zip(ranges, words, answers, strict=True):
+        data = answer[offset - int(block_size) * int(first_block) :][:length]
+        found.append(data if len(data) == length else None)
     return found
 
 

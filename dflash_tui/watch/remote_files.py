@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
@@ -19,10 +20,18 @@ _TIMEOUT = 300.0  # seconds for one answer; hosts bound their own commands far b
 class RemoteFiles:
     """The files `sizes` (relative name → bytes) below `folder`. Made in the event loop, used in a thread."""
 
-    def __init__(self, host: Host, folder: str, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        folder: str,
+        sizes: Mapping[str, int],
+        known: Mapping[str, Sequence[tuple[int, bytes]]] = MappingProxyType({}),
+    ) -> None:
+        """`known`: pieces of files that were read already, each with its offset."""
         self._host = host
         self._folder = folder.rstrip("/")
         self._sizes = dict(sizes)
+        self._known = known
         self._loop = asyncio.get_running_loop()
         self._read_before: dict[tuple[str, int, int], bytes] = {}
 
@@ -43,6 +52,9 @@ class RemoteFiles:
         place = (name, offset, length)
         if place in self._read_before:
             return self._read_before[place]
+        for begin, data in self._known.get(name, ()):
+            if begin <= offset and offset + length <= begin + len(data):
+                return data[offset - begin : offset - begin + length]
         data = self._await(self._read(name, offset, length))
         if length <= TAIL:
             self._read_before[place] = data

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 import posixpath
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dflash_tui.checkpoints.anatomy import read_anatomy
-from dflash_tui.checkpoints.complete import completeness
-from dflash_tui.checkpoints.errors import CheckpointError
-from dflash_tui.checkpoints.identity import quick_id
-from dflash_tui.checkpoints.layouts import by_rank, ended, holds_weights, stated_step
+from dflash_tui.checkpoints.layouts import ended
 from dflash_tui.checkpoints.listing import Candidate, Listed, candidates
-from dflash_tui.checkpoints.opening import read_directories
 from dflash_tui.checkpoints.pointers import (
     POINTER_BYTES,
     Pointer,
@@ -30,13 +25,13 @@ from dflash_tui.hosts.base import (
     HostError,
     HostKeyRefused,
     HostUnreachable,
-    PermissionRefused,
-    ReadShort,
     Stat,
 )
+from dflash_tui.hosts.shell import asked_together
+from dflash_tui.hosts.together import list_folders
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.watch.clock import Clock, HostClock, read_clock
-from dflash_tui.watch.remote_files import RemoteFiles
+from dflash_tui.watch.judging import Judge, Unjudged
 from dflash_tui.watch.settled import APART, QUIET, FileStats, Sighting, settled, sighted
 
 __all__ = ["QUIET", "CheckpointLister", "list_checkpoints"]
@@ -45,6 +40,13 @@ _SETTLED = 5.0  # seconds after which a time stamp of whole seconds can't hide a
 _NEWEST = 1  # checkpoint folders that are listed every time, for files in them may change in place
 _ALL_EVERY = 12  # looks after which every folder is listed anew
 _DEEPEST = 4  # folders below one another that are listed: the root, a checkpoint, two inside it
+_FEW = 48
+"""The newest ones, which are looked into unasked; if none of them is whole, so many more until one is."""
+
+_MANY = 400
+"""The newest ones, which are looked into at most."""
+
+_UNSEEN = "not looked into: there are many newer ones; its step or path asks for it"
 _PACE = 5.0  # seconds between two looks at what may still be written
 
 
@@ -64,20 +66,24 @@ class _Folder:
 @dataclass(frozen=True)
 class Wait:
     """Which undecided checkpoints are worth a wait, and how long in seconds: those newer than the newest whole one, or
-    that of `step`; all with `every`. `told` is called with the path and the seconds of each that is waited for."""
+    that of `step`; all with `every`. Of many checkpoints the newest are looked into, and the one that `step` or `path`
+    (its own, or that of a file in it) names. `told` is called with the path and the seconds of each that is waited for.
+    """
 
     step: int | None = None
+    path: str = ""
     patience: float = QUIET + _PACE
     every: bool = False
     told: Callable[[str, float], None] = lambda path, seconds: None
 
 
 class CheckpointLister:
-    """Looks at a checkpoints folder again and again; what has not changed is neither listed nor read twice. `reads`
-    counts the checkpoints whose bytes were looked at."""
+    """Looks at a checkpoints folder again and again; what has not changed is neither listed nor read twice. `unseen`
+    counts the checkpoints of the last look that were not looked into, for there are so many."""
 
     def __init__(self, host: Host, root: str, *, clock: Clock = time.time) -> None:
-        self.reads = 0
+        self.unseen = 0
+        self._judge = Judge(host.name)
         self._host = host
         self._root = root.rstrip("/") or "/"
         self._clock = clock
@@ -91,34 +97,43 @@ class CheckpointLister:
         self._looks = 0
         self._one_at_a_time = asyncio.Lock()
 
-    async def look(self, host_clock: HostClock) -> tuple[SavedCheckpoint, ...]:
-        """The checkpoints, newest last. Raises HostError where the folder can't be listed."""
-        async with self._one_at_a_time:
+    @property
+    def reads(self) -> int:
+        """How many checkpoints' bytes were looked at."""
+        return self._judge.reads
+
+    async def look(self, host_clock: HostClock, wanted: Wait | None = None) -> tuple[SavedCheckpoint, ...]:
+        """The checkpoints, newest last; of many, the newest and what is `wanted` are looked into. Raises HostError
+        where the folder can't be listed."""
+        async with self._one_at_a_time, asked_together(self._host) as host:
             self._looks += 1
             self._fresh.clear()
             everything = self._looks % _ALL_EVERY == 1
             if everything:  # what lies deeper is listed again when its folder has changed
                 self._folders = {path: known for path, known in self._folders.items() if not self._is_top(path)}
-            entries = await self._host.list(self._root)
-            found = await self._candidates(entries)
+            entries = await host.list(self._root)
+            found = await self._candidates(host, entries)
             if not everything and (stale := self._stale(found) - self._fresh):
                 # Files of the newest ones may have grown although their folder looks the same.
                 for path in stale:
                     del self._folders[path]
-                found = await self._candidates(entries)
+                found = await self._candidates(host, entries)
             now = self._clock() + host_clock.ahead
-            pointers = await self._pointers(entries)
-            checkpoints = [await self._judge(item, entries, pointers, now) for item in found]
+            pointers = await self._pointers(host, entries)
+            told = await self._told(host, found, entries, pointers, now, wanted or Wait())
             listed = {item.path for item in found}
             for known in (self._judged, self._seen, self._undecided, self._weights):
                 for path in known.keys() - listed:
                     del known[path]
-            return tuple(checkpoints)
+            self._judge.keep(listed)
+            self.unseen = len(found) - len(told)
+            in_root = {entry.name: entry.stat for entry in entries}
+            return tuple(told[item.path] if item.path in told else self._unseen(item, in_root) for item in found)
 
     async def settle(self, host_clock: HostClock, wait: Wait) -> tuple[SavedCheckpoint, ...]:
         """`look`, and look again where nothing but a second look tells whether a checkpoint is whole. It takes no time
         where nothing is undecided, and does not wait for one that changes meanwhile. Raises HostError."""
-        found, changing, told = await self.look(host_clock), set[str](), set[str]()
+        found, changing, told = await self.look(host_clock, wait), set[str](), set[str]()
         while waiting := self._waited_for(found, wait, self._clock() + host_clock.ahead) - changing:
             now = self._clock() + host_clock.ahead
             soonest = min(self._undecided[path] for path in waiting)
@@ -127,7 +142,7 @@ class CheckpointLister:
             told |= waiting
             await asyncio.sleep(min(max(soonest - now, APART), _PACE))
             before = {path: self._seen[path].files for path in waiting}
-            found = await self.look(host_clock)
+            found = await self.look(host_clock, wait)
             changing |= {path for path in waiting if path in self._seen and self._seen[path].files != before[path]}
         return found
 
@@ -138,18 +153,13 @@ class CheckpointLister:
 
     async def weights_size(self, checkpoint: SavedCheckpoint) -> tuple[int | None, str]:
         """Bytes of the drafter's own tensors in a listed checkpoint; None, and why, where that can't be told. Its
-        structure is read once as long as it stays the same. Raises HostError."""
+        structure is read once as long as it stays the same. Raises HostUnreachable, HostKeyRefused."""
         seen = self._seen.get(checkpoint.path)
         if seen is None:
             return None, ""
         known = self._weights.get(checkpoint.path)
         if known is None or known[0] != seen.files:
-            remote = RemoteFiles(self._host, checkpoint.folder, {name: stat.size for name, stat in seen.files})
-            try:
-                anatomy = await asyncio.to_thread(read_anatomy, remote)
-                told = (anatomy.weights or None, anatomy.problem)
-            except CheckpointError as error:
-                told = (None, str(error))
+            told = await self._judge.weights_size(self._host, checkpoint, seen.files)
             known = self._weights[checkpoint.path] = (seen.files, told)
         return known[1]
 
@@ -161,7 +171,7 @@ class CheckpointLister:
             wanted |= {item.path for item in found[last + 1 :]}
         return {path for path in wanted & self._undecided.keys() if self._undecided[path] - now <= wait.patience}
 
-    async def _candidates(self, entries: Sequence[Entry]) -> list[Candidate]:
+    async def _candidates(self, host: Host, entries: Sequence[Entry]) -> list[Candidate]:
         """`candidates` with listings fetched as it asks for them: it names a folder, the folder is listed, it is asked
         again."""
         stats = {posixpath.join(self._root, entry.name): entry.stat for entry in entries}
@@ -181,14 +191,12 @@ class CheckpointLister:
             found = candidates(self._root, listed, listing)
             if not wanted:
                 break
-            for path in wanted:
-                try:
-                    inside, refused = await self._host.list(path), ""
-                except FileMissing:
-                    inside, refused = [], ""  # it went away since its parent was listed
-                except PermissionRefused as error:
-                    inside, refused = [], str(error)  # lost+found, say
-                self._folders[path] = _Folder(stats[path], tuple(inside), refused)
+            for path, inside in (await list_folders(host, list(dict.fromkeys(wanted)))).items():
+                if isinstance(inside, HostError):  # it went away since its parent was listed; or lost+found, say
+                    refused = "" if isinstance(inside, FileMissing) else str(inside)
+                    self._folders[path] = _Folder(stats[path], (), refused)
+                else:
+                    self._folders[path] = _Folder(stats[path], tuple(inside))
                 self._fresh.add(path)
         return found
 
@@ -197,12 +205,13 @@ class CheckpointLister:
 
     def _stale(self, found: Sequence[Candidate]) -> set[str]:
         """The folders to be listed again: the newest checkpoint's, and everything inside unfinished ones."""
-        unfinished = [path for path, judged in self._judged.items() if judged.checkpoint.completeness != "complete"]
+        unfinished = {path for path, judged in self._judged.items() if judged.checkpoint.completeness != "complete"}
         stale = {item.path for item in found[-_NEWEST:]}
-        stale |= {path for path in self._folders if any(f"{path}/".startswith(f"{item}/") for item in unfinished)}
+        if unfinished:
+            stale |= {path for path in self._folders if not unfinished.isdisjoint(_and_above(path))}
         return stale & self._folders.keys()
 
-    async def _pointers(self, entries: Sequence[Entry]) -> list[Pointer]:
+    async def _pointers(self, host: Host, entries: Sequence[Entry]) -> list[Pointer]:
         """What names the newest checkpoint here; a text is read when it has changed."""
         pointers = [pointer_of_link(item.name, item.target, item.stat.mtime) for item in entries]
         stats = {item.name: item.stat for item in entries}
@@ -210,95 +219,111 @@ class CheckpointLister:
             stat = stats[name]
             if name not in self._texts or self._texts[name][0] != stat:
                 try:
-                    text = await self._host.read(posixpath.join(self._root, name), 0, min(stat.size, POINTER_BYTES))
-                except (FileMissing, ReadShort):
-                    continue  # it is just being written
+                    text = await host.read(posixpath.join(self._root, name), 0, min(stat.size, POINTER_BYTES))
+                except (HostUnreachable, HostKeyRefused):
+                    raise
+                except HostError:
+                    continue  # it is just being written, or is nobody's to read
                 self._texts[name] = (stat, pointer_of_text(name, text, stat.mtime))
             pointers.append(self._texts[name][1])
         return [item for item in pointers if item is not None]
 
-    async def _judge(
-        self, item: Candidate, entries: Sequence[Entry], pointers: Sequence[Pointer], now: float
-    ) -> SavedCheckpoint:
-        files = await self._files(item, entries)
-        seen = self._seen[item.path] = sighted(self._seen.get(item.path), files, item.mtime, now)
-        before = self._judged.get(item.path)
-        if before is not None and before.files == files:
-            judged = replace(before.checkpoint, step=before.checkpoint.step if item.step is None else item.step)
-        else:
-            judged = await self._read(item, files, seen.newest)
-            if now - seen.newest > _SETTLED:
-                self._judged[item.path] = _Judged(files, judged)
+    async def _told(
+        self,
+        host: Host,
+        found: Sequence[Candidate],
+        entries: Sequence[Entry],
+        pointers: Sequence[Pointer],
+        now: float,
+        wanted: Wait,
+    ) -> dict[str, SavedCheckpoint]:
+        """What is known, by path, of the newest ones, of the one that is wanted and of those that were looked into
+        before."""
+        newest = [item for item in reversed(found)][:_MANY]
+        asked = [item for item in found if _is_wanted(item, wanted)][-_MANY:]
+        known = [item for item in found if item.path in self._judged]
+        now_looked_into = len(newest) if wanted.every else _FEW
+        told: dict[str, SavedCheckpoint] = {}
+        portion = [*newest[:now_looked_into], *asked, *known]
+        while portion:
+            told |= await self._all(host, [item for item in portion if item.path not in told], entries, pointers, now)
+            if any(item.completeness == "complete" for item in told.values()):
+                break
+            portion = newest[now_looked_into : now_looked_into + _FEW]
+            now_looked_into += _FEW
+        return told
+
+    async def _all(
+        self, host: Host, items: Sequence[Candidate], entries: Sequence[Entry], pointers: Sequence[Pointer], now: float
+    ) -> dict[str, SavedCheckpoint]:
+        """What is to be believed of each; what has changed is read."""
+        judged: dict[str, SavedCheckpoint] = {}
+        unread: list[Unjudged] = []
+        by_path = {item.path: item for item in items}
+        in_root = {entry.name: entry.stat for entry in entries}
+        for item in by_path.values():
+            files, refused = await self._files(host, item, in_root)
+            seen = self._seen[item.path] = sighted(self._seen.get(item.path), files, item.mtime, now)
+            before = self._judged.get(item.path)
+            if before is not None and before.files == files:
+                step = before.checkpoint.step if item.step is None else item.step
+                judged[item.path] = replace(before.checkpoint, step=step)
+            else:
+                folder = self._folders.get(item.folder)
+                unread.append(Unjudged(item, files, seen.newest, refused or (folder.refused if folder else "")))
+        for read, checkpoint in zip(unread, await self._judge.judge(host, unread), strict=True):
+            judged[checkpoint.path] = checkpoint
+            if now - read.newest > _SETTLED:
+                self._judged[checkpoint.path] = _Judged(read.files, checkpoint)
+        return {path: self._believed(item, judged[path], pointers) for path, item in by_path.items()}
+
+    def _believed(self, item: Candidate, judged: SavedCheckpoint, pointers: Sequence[Pointer]) -> SavedCheckpoint:
+        seen = self._seen[item.path]
+        self._undecided.pop(item.path, None)
+        if item.path in self._judge.unreadable:
+            return judged
         said, pointer = finished(pointers, item.name, item.named, seen.newest)
         if said is None and item.link:
             said = item.link_mtime + APART >= seen.newest
             pointer = f"{item.link} leads to it" if said else f"{item.link} is older than they are"
         own = posixpath.basename(item.folder) if item.path == item.folder else ""
-        answer = settled(judged, seen, said, pointer, ended=ended([name for name, _ in files], own))
-        self._undecided.pop(item.path, None)
+        answer = settled(judged, seen, said, pointer, ended=ended([name for name, _ in seen.files], own))
         if judged.completeness in ("complete", "unknown") and answer.completeness != "complete":
             self._undecided[item.path] = seen.decides_at()
         return answer
 
-    async def _read(self, item: Candidate, files: FileStats, newest: float) -> SavedCheckpoint:
-        weights = [stat for name, stat in files if holds_weights(name) or name.endswith(".distcp")]
-        weights = weights or [stat for _, stat in files]
-        checkpoint = SavedCheckpoint(
-            host=self._host.name,
-            path=item.path,
-            folder=item.folder,
-            files=tuple(name for name, _ in files),
-            step=item.step,
-            size=sum(stat.size for _, stat in files),
-            mtime=newest,
-            inode=weights[0].inode if weights else 0,
-            completeness="unknown",
-        )
-        if (folder := self._folders.get(item.folder)) is not None and folder.refused:
-            return replace(checkpoint, reason=folder.refused)
-        self.reads += 1
-        remote = RemoteFiles(self._host, item.folder, {name: stat.size for name, stat in files})
-        own = posixpath.basename(item.folder) if item.path == item.folder else ""
-        try:
-            state, reason = await asyncio.to_thread(completeness, remote, checkpoint.files, own)
-            if item.step is None:
-                checkpoint = replace(checkpoint, step=await asyncio.to_thread(stated_step, remote))
-            if state != "complete":
-                return replace(checkpoint, completeness=state, reason=reason)
-            return await self._identified(checkpoint, remote)
-        except (HostUnreachable, HostKeyRefused):
-            raise
-        except (HostError, CheckpointError) as error:
-            return replace(checkpoint, reason=str(error))
+    def _unseen(self, item: Candidate, in_root: Mapping[str, Stat]) -> SavedCheckpoint:
+        """One of which only names and stats were looked at."""
+        files = tuple(sorted(self._stats(item, in_root).items()))
+        return Unjudged(item, files, item.mtime).unknown(self._host.name, _UNSEEN)
 
-    async def _identified(self, checkpoint: SavedCheckpoint, remote: RemoteFiles) -> SavedCheckpoint:
-        """The whole checkpoint with its quick_id; one whose directory can't be told is whole all the same."""
-        try:
-            identity = await asyncio.to_thread(lambda: quick_id(read_directories(remote)))
-        except CheckpointError as error:
-            said = "its weights lie in files by rank, which can't be read as one" if by_rank(checkpoint.files) else ""
-            return replace(checkpoint, completeness="complete", reason=said or str(error))
-        return replace(checkpoint, completeness="complete", quick_id=identity)
-
-    async def _files(self, item: Candidate, root_entries: Sequence[Entry]) -> FileStats:
-        """The stats of a checkpoint's files; a link stands for the file that it leads to."""
-        found: list[tuple[str, Stat]] = []
-        inside: dict[str, dict[str, Stat]] = {}
+    def _stats(self, item: Candidate, in_root: Mapping[str, Stat]) -> dict[str, Stat]:
+        """The files' own stats, by name relative to the checkpoint."""
+        inside: dict[str, Mapping[str, Stat]] = {}
+        found: dict[str, Stat] = {}
         for name in item.files:
-            folder = posixpath.dirname(posixpath.join(item.folder, name))
+            folder, own = posixpath.split(posixpath.join(item.folder, name))
             if folder not in inside:
                 known = self._folders.get(folder)
-                entries = root_entries if folder == self._root else known.entries if known is not None else ()
-                inside[folder] = {entry.name: entry.stat for entry in entries}
-            stat = inside[folder].get(posixpath.basename(name))
-            if stat is not None and stat.kind == "link":
-                try:
-                    stat = await self._host.stat(posixpath.join(item.folder, name))
-                except FileMissing:
-                    continue  # it leads nowhere
-            if stat is not None:
-                found.append((name, stat))
-        return tuple(sorted(found, key=lambda pair: pair[0]))
+                listed = {entry.name: entry.stat for entry in known.entries} if known is not None else {}
+                inside[folder] = in_root if folder == self._root else listed
+            if own in inside[folder]:
+                found[name] = inside[folder][own]
+        return found
+
+    async def _files(self, host: Host, item: Candidate, in_root: Mapping[str, Stat]) -> tuple[FileStats, str]:
+        """The stats of a checkpoint's files, and why one can't be told; a link stands for the file that it leads to."""
+        found, refused = self._stats(item, in_root), ""
+        for name in [name for name, stat in found.items() if stat.kind == "link"]:
+            try:
+                found[name] = await host.stat(posixpath.join(item.folder, name))
+            except FileMissing:
+                del found[name]  # it leads nowhere
+            except (HostUnreachable, HostKeyRefused):
+                raise
+            except HostError as error:
+                refused = str(error)
+        return tuple(sorted(found.items())), refused
 
 
 async def list_checkpoints(host: Host, root: str, *, clock: Clock = time.time) -> tuple[SavedCheckpoint, ...]:
@@ -308,3 +333,21 @@ async def list_checkpoints(host: Host, root: str, *, clock: Clock = time.time) -
 
 def _listed(entry: Entry) -> Listed:
     return Listed(entry.name, entry.stat.kind, entry.target, entry.stat.mtime)
+
+
+def _is_wanted(item: Candidate, wanted: Wait) -> bool:
+    """Whether it may be the one that was asked for: a step may be told by its files alone."""
+    if wanted.step is not None and item.step in (wanted.step, None):
+        return True
+    files = (posixpath.join(item.folder, name) for name in item.files)
+    return bool(wanted.path) and wanted.path in (item.path, item.folder, *files)
+
+
+def _and_above(path: str) -> Iterator[str]:
+    """A path and the folders that it lies in."""
+    while True:
+        yield path
+        above = posixpath.dirname(path)
+        if above == path:
+            return
+        path = above

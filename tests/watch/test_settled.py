@@ -192,7 +192,7 @@ async def test_a_folder_that_may_not_be_read_hides_no_other(tmp_path: Path, monk
     (tmp_path / "lost+found").mkdir()
     first, second = await CheckpointLister(Refusing(), str(tmp_path)).look(CLOCK)
     assert (first.step, first.completeness) == (1, "complete")
-    assert (second.step, second.completeness) == (2, "saving")
+    assert (second.step, second.completeness) == (2, "unknown")
     assert "permission denied" in second.reason
 
 

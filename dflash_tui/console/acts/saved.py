@@ -29,6 +29,10 @@ async def checkpoints(console: Console) -> tuple[ListedCheckpoint, ...]:
     found, lister = listed(snapshot), console.lister
     if lister is None:
         return ()
+    if lister.unseen:
+        seen = len(found) - lister.unseen
+        sentence = f"{len(found):,} checkpoints are there; {seen:,} of them, the newest, were looked into"
+        console.emit(happened.Noticed("info", sentence))
     copies = await _copies(console) if found else {}
     gate = asyncio.Semaphore(_AT_ONCE)
     now = console.clock() + snapshot.host_clock.ahead
