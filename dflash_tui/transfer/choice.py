@@ -18,8 +18,8 @@ TRIED_FROM = 256 << 20
 """Transfers of fewer bytes go by relay at once: they are over before anything is measured."""
 
 TRIAL = 2 * CHUNK
-_DIRECT_LEG = 32 * CHUNK
-"""A limit that comes up meanwhile is heeded at the next leg."""
+_LONG = 32 * CHUNK
+"""What comes up meanwhile, such as a limit, is heeded at the next leg."""
 
 _WORTH = 1.15
 """So many times faster must the joined programs be: what passes here is proven on its way, and is read only once."""
@@ -30,6 +30,9 @@ Wanted = Literal["relay", "direct", "auto"]
 Direct = Callable[[], Awaitable["DirectRoute | str"]]
 """Finds the way from the source to the destination, or says why there is none (`direct.reachable`)."""
 
+Undisturbed = Callable[[float], bool]
+"""Whether nothing else slowed bytes down for so many seconds until now."""
+
 Rates = Mapping[Route, float]
 """Bytes per second by route."""
 
@@ -39,14 +42,22 @@ class RouteChooser:
     what was tried and dropped. `close` ends a trial that still runs."""
 
     def __init__(
-        self, source: Host, destination: Host, wanted: Wanted, direct: Direct | None = None, rates: Rates | None = None
+        self,
+        source: Host,
+        destination: Host,
+        wanted: Wanted,
+        direct: Direct | None = None,
+        rates: Rates | None = None,
+        undisturbed: Undisturbed | None = None,
     ) -> None:
+        self._undisturbed = undisturbed or (lambda seconds: True)
         self.rates: dict[Route, float] = dict(rates or {})
         self._remembered = dict(self.rates)
         self.notes: list[str] = []
         self._source, self._destination, self._wanted = source, destination, wanted
         self._find: Direct | None = direct if wanted != "relay" else None
         self._direct: Engine | None = None
+        self._found = ""
         self._relay: Engine = RelayEngine()
         self._joined: JoinedEngine | None = JoinedEngine()
         self._trial: asyncio.Task[str] | None = None
@@ -60,17 +71,21 @@ class RouteChooser:
             found = await self._find()
             self._find = None
             if isinstance(found, str):
-                self.notes.append(found)
+                self._found = found
+                if self._wanted == "auto":
+                    self.notes.append(found)
             else:
                 self._direct = DirectEngine(found)
         if self._direct is not None:
-            return self._direct, _at_most(remaining, _DIRECT_LEG)
+            return self._direct, _at_most(remaining, _LONG)
         if self._wanted == "direct":
-            raise TransferError(f"{self.notes[-1] if self.notes else self._no_way()}; --route relay goes through here")
+            raise TransferError(f"{self._found or self._no_way()}; --route relay goes through here")
         if self._joined is None or (self._trial is None and remaining < TRIED_FROM):
             return self._relay, remaining
         if self._trial is None and self._is_slower(self.rates):
             return self._relay, remaining
+        if not ("relay" in self.rates and "joined" in self.rates) and not self._undisturbed(0):
+            return self._relay, _at_most(remaining, _LONG)  # a trial would compare nothing
         return await self._tried(self._joined, remaining)
 
     async def _tried(self, joined: JoinedEngine, remaining: int) -> tuple[Engine, int]:
@@ -90,8 +105,8 @@ class RouteChooser:
         return (self._relay if self._is_slower(self.rates) else joined), remaining
 
     def measured(self, engine: Engine, nbytes: int, seconds: float) -> None:
-        """See `Chooser.measured`. What a short leg says is not kept."""
-        if nbytes < CHUNK:
+        """See `Chooser.measured`. What a short leg says is not kept, nor what one says that was slowed down."""
+        if nbytes < CHUNK or not self._undisturbed(seconds):
             return
         if isinstance(engine, JoinedEngine):
             seconds -= engine.started_seconds
@@ -105,10 +120,12 @@ class RouteChooser:
 
     def failed(self, engine: Engine, sentence: str) -> bool:
         """See `Chooser.failed`. The relay is the last one, unless only the direct way is wanted."""
-        self.notes.append(sentence)
         if engine is self._direct:
-            self._direct = None
-            return self._wanted == "auto"
+            self._direct, self._found = None, sentence
+            if self._wanted == "auto":
+                self.notes.append(sentence)
+            return self._wanted == "auto"  # else it is what the transfer fails with: it is said once
+        self.notes.append(sentence)
         if engine is self._joined:
             self._joined = None
             self.rates.pop("joined", None)
@@ -136,14 +153,16 @@ def make_chooser(
     wanted: Wanted,
     direct: Direct | None = None,
     remembered: Mapping[tuple[str, str], Rates] | None = None,
+    undisturbed: Undisturbed | None = None,
 ) -> RouteChooser:
     """The chooser for a transfer. "relay": through this machine, by whichever engine is the faster one; "direct": from
     host to host or not at all; "auto": direct where the source reaches the destination, else as relay.
 
     `remembered`: the `rates` of earlier choosers by (source, destination): what was measured then is not tried again.
+    `undisturbed` tells whether anything but the way itself held bytes back (`Shared.undisturbed`).
     """
     rates = (remembered or {}).get((source.name, destination.name), {})
-    return RouteChooser(source, destination, wanted, direct, rates)
+    return RouteChooser(source, destination, wanted, direct, rates, undisturbed)
 
 
 def _at_most(remaining: int, most: int) -> int:

@@ -19,9 +19,10 @@ from dflash_tui.hosts.base import CommandFailed, Completed, FileMissing, Host, H
 from dflash_tui.hosts.openssh import login_target, quiet_options
 from dflash_tui.hosts.running import STDERR_TAIL, together
 from dflash_tui.hosts.shell import asked_together
-from dflash_tui.transfer.emission import Emission
+from dflash_tui.transfer.emission import BLOCK, Emission
 from dflash_tui.transfer.engine import CHUNK, Leg, Passed, Route
 from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.pace import at_once
 from dflash_tui.transfer.relaying import judge_destination, judge_source
 from dflash_tui.transfer.token import token
 from dflash_tui.transfer.unseen import (
@@ -41,10 +42,15 @@ from dflash_tui.transfer.writing import BUSY, writing
 _CONNECT_SECONDS = 5
 _TRYING_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
-_LIMITED_SECONDS = 0.05
+_TURNS = 40
+"""Times what passes at once that a login is worth under a limit."""
 _FED = 1 << 18
 _FREEING = (0.0, 0.5, 1.0, 2.0)
 _OLD = re.compile(r"cipher spec|configuration option", re.IGNORECASE)
+_UNKNOWN_KEY = re.compile(r"host key is known|key verification failed", re.IGNORECASE)
+_NO_WAY = re.compile(
+    r"No route to host|timed out|Connection refused|unreachable|not resolve|Name or service not known", re.IGNORECASE
+)
 _TOLD = re.compile(r"^dflash-read:(\d+)$", re.MULTILINE)
 
 
@@ -78,17 +84,53 @@ async def reachable(source: Host, destination: Host, folder: str, target: str = 
             command = destination.system_command(there.reading, login=login)
             if command is None:
                 return f"{source.name} has no way to {destination.name}: it can't be said to ssh"
-            done = await source.run(command, timeout=_TRYING_SECONDS, check=False)
+            try:
+                done = await source.run(command, timeout=_TRYING_SECONDS, check=False)
+            except HostUnreachable:
+                raise
+            except HostError as error:  # it did not end
+                return f"{source.name} gets no answer from {target}: {error}"
             if done.text == there.text:
                 return DirectRoute(source.name, destination.name, target, tuple(login))
             if not _OLD.search(done.stderr):  # an `ssh` that does not know all that it is told
                 break
+    if (await source.run(["sh", "-c", "command -v ssh"], timeout=_TRYING_SECONDS, check=False)).status != 0:
+        return f"{source.name} has no ssh program, by which it would reach {destination.name} itself"
+    return _why_not(source.name, destination.name, target, done)
+
+
+def _why_not(source: str, destination: str, target: str, done: Completed) -> str:
+    """What an `ssh` of the source that did not bring the token back means."""
+    said = last_words(done)
     if done.status == SSH_FAILED:
-        return f"{source.name} can't log in to {target}: {last_words(done)}"
+        if "IDENTIFICATION HAS CHANGED" in done.stderr:
+            return (
+                f"{source} can't log in to {target}: the host key there is not the one that {source}'s known_hosts "
+                f"holds ({said})"
+            )
+        if _UNKNOWN_KEY.search(done.stderr):
+            return (
+                f"{source} can't log in to {target}: its known_hosts does not hold the host key there ({said}); a "
+                f"person adds it on {source}, none is added from here"
+            )
+        if "Permission denied" in done.stderr or "authentication failures" in done.stderr:
+            return f"{source} can't log in to {target}: {source}'s keys are refused there ({said})"
+        if _NO_WAY.search(done.stderr):
+            return f"{source} does not reach {target}: {said}{_says_where(destination)}"
+        return f"{source} can't log in to {target}: {said}"
+    if done.status == 0 or "No such file" in done.stderr:
+        return (
+            f"{source} reaches {target}, but that is another machine: {destination}'s files are not there "
+            f"(status {done.status}: {said}){_says_where(destination)}"
+        )
     return (
-        f"{source.name} reaches {target}, but does not find {destination.name}'s files there (status {done.status}: "
-        f"{last_words(done)}); hosts.{destination.name}.direct in the config says where it is for other hosts"
+        f"{source} reaches {target}, but does not get to {destination}'s files from there (status {done.status}: "
+        f"{said}){_says_where(destination)}"
     )
+
+
+def _says_where(destination: str) -> str:
+    return f"; hosts.{destination}.direct in the config says where it is for other hosts"
 
 
 def _login(target: str, *, ciphers: bool) -> list[str]:
@@ -114,7 +156,7 @@ async def _existing(host: Host, folder: str) -> str:
 
 
 class DirectEngine:
-    """Carries legs over a route that was proven. Limits are kept by carrying chunk after chunk: what is on its way
+    """Carries legs over a route that was proven. Limits are kept by carrying piece after piece: what is on its way
     between two others can't be slowed down."""
 
     route: Route = "direct"
@@ -125,13 +167,13 @@ class DirectEngine:
 
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`."""
-        at = leg.start
+        at, nbytes = leg.start, _next(leg, leg.start)
+        await leg.pace(nbytes)
         while at < leg.stop:
-            stop = min(leg.stop, at + CHUNK)
-            if not await _waits(leg, stop - at):
-                await leg.pace(leg.stop - stop)
-                stop = leg.stop
-            await self._carry(replace(leg, start=at, stop=stop))
+            stop = at + nbytes
+            nbytes = _next(leg, stop)
+            # What the next one waits for passes meanwhile: to log in takes a while each time.
+            await together(self._carry(replace(leg, start=at, stop=stop)), leg.pace(nbytes))
             at = stop
         return Passed()
 
@@ -155,12 +197,13 @@ class DirectEngine:
         )
 
 
-async def _waits(leg: Leg, nbytes: int) -> bool:
-    """Have the pace let so many bytes pass; whether it made us wait, as a limit does at the second time of asking."""
-    await leg.pace(nbytes - nbytes // 2)
-    began = asyncio.get_running_loop().time()
-    await leg.pace(nbytes // 2)
-    return asyncio.get_running_loop().time() - began > _LIMITED_SECONDS
+def _next(leg: Leg, at: int) -> int:
+    """How many bytes go by one login: all without a limit, else what passes in some seconds, in whole blocks."""
+    left = leg.stop - at
+    worth = at_once(leg.pace, left)
+    if worth == left:
+        return left
+    return min(left, CHUNK, max(BLOCK, worth * _TURNS // BLOCK * BLOCK))
 
 
 class _Carrying:

@@ -21,6 +21,7 @@ from dflash_tui.hosts.running import announcing, ending_later, new_mark, togethe
 from dflash_tui.transfer.emission import Emission
 from dflash_tui.transfer.engine import Leg, Passed, Route
 from dflash_tui.transfer.errors import SourceChanged, TransferError
+from dflash_tui.transfer.pace import at_once
 from dflash_tui.transfer.pipes import FarEndGone, Join
 from dflash_tui.transfer.relaying import judge_destination, judge_source
 from dflash_tui.transfer.token import token
@@ -146,7 +147,7 @@ class _Carrying:
     async def _move(self, join: Join, out: Program, into: Program) -> None:
         leg, left = self.leg, self.leg.stop - self.leg.start
         while left:
-            granted = min(left, _STEP)
+            granted = min(left, at_once(leg.pace, _STEP))
             await leg.pace(granted)
             while granted:
                 try:

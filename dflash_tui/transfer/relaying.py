@@ -17,6 +17,7 @@ from dflash_tui.transfer.emission import Emission, Skipping, emission, skipping
 from dflash_tui.transfer.engine import Leg, Passed, Route
 from dflash_tui.transfer.errors import NoSpace, SourceChanged, TransferCorrupt, TransferError
 from dflash_tui.transfer.in_flight import Done, InFlight, Wrong, built
+from dflash_tui.transfer.pace import pieces
 from dflash_tui.transfer.writing import BUSY, free, writing
 
 _T = TypeVar("_T")
@@ -113,14 +114,15 @@ class _Carrying:
     async def _take(self, out: Process) -> None:
         expected = self._until - self.leg.start
         while data := await _unless_stalled(out.read(_READ), self._from):
-            self.read += len(data)
-            if self.read > expected:
+            if self.read + len(data) > expected:
                 raise SourceChanged(
                     f"{self._from} gave more than the {expected:,} bytes that were asked for; plan again"
                 )
-            self.leg.count(len(data), 0)
-            await self.leg.pace(len(data))
-            await self._arrived.put(data)
+            for piece in pieces(self.leg.pace, data):
+                await self.leg.pace(len(piece))
+                self.read += len(piece)
+                self.leg.count(len(piece), 0)
+                await self._arrived.put(piece)
             if len(data) < _BATCH:
                 await asyncio.sleep(_NAP)
         judge_source(self._from, await _unless_stalled(out.wait(), self._from))

@@ -49,7 +49,6 @@ class PipeEngine:
         host = leg.destination
         self._by = self._by or await skipping(host)
         nbytes = leg.stop - leg.start
-        await leg.pace(nbytes)
         program = emission(leg.folder, clipped(leg.output.segments, leg.start, leg.stop), self._by)
         argv = ["sh", "-c", 'sh | "$@"', "dflash", *writing(leg.part, leg.start, leg.size)]
         done = await host.run(argv, stdin=program.stdin, timeout=60 + nbytes / _SLOWEST, check=False)

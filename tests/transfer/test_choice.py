@@ -213,3 +213,19 @@ async def test_keys_that_ssh_can_t_be_told_of_mean_relay(pair: tuple[Place, Plac
     legs = await Tour(made, {"relay": 100.0 * MIB}).go()
     assert {route for route, _ in legs} == {"relay"}
     assert any("can't be said" in note for note in made.notes)
+
+
+async def test_a_speed_that_was_held_back_is_neither_kept_nor_compared(pair: tuple[Place, Place]) -> None:
+    source, destination = pair
+    free = False
+    made = make_chooser(source.host, destination.host, "relay", None, None, lambda seconds: free)
+    legs = await Tour(made, {"relay": 2e7, "joined": 5e7}).go()
+    assert {route for route, _ in legs} == {"relay"}
+    assert made.rates == {}
+    remembered: dict[tuple[str, str], Rates] = {("train", "eval"): {"relay": 1e8, "joined": 3e8}}
+    made = make_chooser(source.host, destination.host, "relay", None, remembered, lambda seconds: free)
+    await Tour(made, {"relay": 2e7, "joined": 2e7}).go()
+    assert made.rates == {"relay": 1e8, "joined": 3e8}
+    free = True
+    made = make_chooser(source.host, destination.host, "relay", None, None, lambda seconds: free)
+    assert (await Tour(made, {"relay": 1e8, "joined": 3e8}).go())[-1][0] == "joined"

@@ -156,7 +156,7 @@ async def test_another_machine_under_the_name_is_not_the_destination(pair: tuple
         target = f"{getpass.getuser()}@127.0.0.1:{server.port}"
         sentence = await reachable(source.host, destination.host, destination.folder, target)
     assert isinstance(sentence, str)
-    assert f"train reaches {target}, but does not find eval's files there" in sentence
+    assert sentence.startswith(f"train reaches {target}, but that is another machine: eval's files are not there")
     assert "hosts.eval.direct" in sentence
     assert os.listdir(destination.real) == []
 
@@ -167,8 +167,45 @@ async def test_a_source_without_ssh_is_said(tmp_path: Path) -> None:
         place("ssh", tmp_path / "destination", "eval") as destination,
     ):
         sentence = await reachable(source.host, destination.host, destination.folder)
+        assert sentence == "train has no ssh program, by which it would reach eval itself"
+
+
+async def test_a_destination_that_is_not_reached_is_no_refused_login(pair: tuple[Place, Place]) -> None:
+    source, destination = pair
+    for target, said in (("eva@127.0.0.1:1", "refused"), ("eva@no-such-host.invalid", "resolve")):
+        sentence = await reachable(source.host, destination.host, destination.folder, target)
         assert isinstance(sentence, str)
-        assert "ssh" in sentence
+        assert sentence.startswith(f"train does not reach {target}: ")
+        assert said in sentence
+        assert "hosts.eval.direct" in sentence
+
+
+async def test_what_is_behind_the_host_that_is_reached_may_not_answer(pair: tuple[Place, Place]) -> None:
+    source, destination = pair
+    lost = ContainerHost(destination.host, ["no-such-launcher", "exec"], "eval")
+
+    class Seen(ContainerHost):
+        """A destination that we reach, by a launcher that is missing for those who log in."""
+
+        def system_command(self, *words: object, **options: object) -> list[str] | None:  # type: ignore[override]
+            return lost.system_command(*words, **options)  # type: ignore[arg-type]
+
+    seen = Seen(destination.host, ["env"], "eval")
+    sentence = await reachable(source.host, seen, destination.folder)
+    assert isinstance(sentence, str)
+    assert "but does not get to eval's files from there (status 127: " in sentence
+    assert "another machine" not in sentence
+
+
+async def test_a_changed_key_is_said_to_be_another(pair: tuple[Place, Place]) -> None:
+    source, destination = pair
+    assert source.sshd is not None
+    assert destination.sshd is not None
+    own = (source.sshd.folder / "host_key.pub").read_text()
+    (source.sshd.folder / "known").write_text(f"[127.0.0.1]:{destination.sshd.port} {own}")
+    sentence = await reachable(source.host, destination.host, destination.folder)
+    assert isinstance(sentence, str)
+    assert "the host key there is not the one that train's known_hosts holds" in sentence
 
 
 async def test_this_workstation_is_no_place_for_a_source_to_send_to(tmp_path: Path) -> None:

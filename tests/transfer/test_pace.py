@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dflash_tui.transfer.pace import Lane, Shared
+from dflash_tui.transfer.company import Company
+from dflash_tui.transfer.pace import Lane, Shared, pieces
 
 BLOCK = 10_000
 
@@ -59,6 +63,87 @@ async def test_who_comes_later_gets_its_share_and_no_arrears() -> None:
     assert gained == pytest.approx(sent["second"], abs=3 * BLOCK)
 
 
+async def test_no_byte_passes_before_it_is_earned() -> None:
+    lane, began = Shared(100_000).lane(), time.monotonic()
+    for size in (40_000, 30_000, 5_000):
+        await lane(size)
+    assert time.monotonic() - began > 0.6
+
+
+def test_blocks_are_cut_to_what_passes_in_a_quarter_of_a_second() -> None:
+    data = bytes(range(250)) * 4000
+    slow = list(pieces(Shared(100_000).lane(), data))
+    assert b"".join(slow) == data
+    assert max(map(len, slow)) <= 25_000
+    assert list(pieces(Shared().lane(), data)) == [data]
+    assert max(map(len, pieces(Shared(1).lane(), data[:9]))) == 1
+
+
+async def test_the_limit_holds_for_the_transfers_of_all_processes(tmp_path: Path) -> None:
+    one, other = (Shared(1_000_000, company=Company(tmp_path)) for _ in range(2))
+    async with one.admitted(), other.admitted():
+        await asyncio.sleep(0.6)
+        sent = await asyncio.gather(during(1.0, one, a=0.0), during(1.0, other, b=0.0))
+        assert sum(sum(each.values()) for each in sent) == pytest.approx(1_000_000, rel=0.15)
+        assert other.share == 500_000
+    async with one.admitted():
+        assert one.share == 1_000_000
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_process_that_died_takes_no_share(tmp_path: Path) -> None:
+    program = (
+        "import sys, time, pathlib\nfrom dflash_tui.transfer.company import Company\n"
+        "Company(pathlib.Path(sys.argv[1])).enter()\nprint('in', flush=True)\ntime.sleep(600)\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"in\n"
+    shared = Shared(1_000_000, company=Company(tmp_path))
+    try:
+        async with shared.admitted():
+            assert shared.share == 500_000
+            assert not shared.undisturbed(0)
+            process.kill()
+            await process.wait()
+            async with asyncio.timeout(10):
+                while shared.share != 1_000_000:
+                    await asyncio.sleep(0.05)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_folder_that_can_not_be_written_only_means_to_be_alone(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    shared = Shared(1_000_000, company=Company(tmp_path / "file"))
+    async with shared.admitted():
+        assert shared.share == 1_000_000
+
+
+async def test_a_speed_is_the_ways_own_without_a_limit_and_alone() -> None:
+    now = 0.0
+    shared = Shared(clock=lambda: now)
+    async with shared.admitted():
+        now = 10.0
+        assert shared.undisturbed(9)
+        async with shared.admitted():
+            assert not shared.undisturbed(0)
+        now = 15.0
+        assert shared.undisturbed(4)
+        assert not shared.undisturbed(6)
+        shared.limit = 1000
+        assert not shared.undisturbed(0)
+        now = 20.0
+        shared.limit = None
+        now = 21.0
+        assert shared.undisturbed(0.5)
+        assert not shared.undisturbed(2)
+
+
 async def test_without_a_limit_nothing_waits() -> None:
     lane = Shared().lane()
     async with asyncio.timeout(10):
@@ -69,9 +154,8 @@ async def test_without_a_limit_nothing_waits() -> None:
 async def test_the_limit_can_be_changed_and_lifted_while_bytes_wait() -> None:
     shared = Shared(1_000)
     lane = shared.lane()
-    await lane(100_000)  # a debt of 100 s
-    waiting = asyncio.create_task(lane(1))
-    await asyncio.sleep(0)
+    waiting = asyncio.create_task(lane(100_000))  # 100 s
+    await asyncio.sleep(0.05)
     assert not waiting.done()
     shared.limit = 1_000_000
     async with asyncio.timeout(5):
@@ -87,7 +171,6 @@ async def test_the_limit_can_be_changed_and_lifted_while_bytes_wait() -> None:
 
 async def test_one_that_is_cancelled_while_it_waits_gives_its_turn_away() -> None:
     shared = Shared(1_000)
-    await shared.lane()(1_000)
     given_up = asyncio.create_task(shared.lane()(1 << 40))
     kept = asyncio.create_task(shared.lane()(1))
     await asyncio.sleep(0)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from dflash_tui.console.console import Console
 
 _RATES = "rates.json"
-_VERSION = 1
+_VERSION = 2
+"""Of version 1 nobody knows which speeds were those of a limit."""
 
 Known = dict[tuple[str, str], dict[Route, float]]
 """Bytes per second by route, by (source, destination)."""
@@ -42,7 +43,7 @@ async def chosen(
     find = partial(reachable, source, destination, folder, item.direct if item is not None else "")
     path = console.store.state / _RATES
     known = _read(path)
-    chooser = make_chooser(source, destination, wanted, find, known)
+    chooser = make_chooser(source, destination, wanted, find, known, console.pace.undisturbed)
     try:
         yield chooser
     finally:
