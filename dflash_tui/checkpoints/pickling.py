@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from dflash_tui.checkpoints.pickles import Global, Storage, Tensor
+from dflash_tui.checkpoints.pickles import Global, SetItems, Storage, Tensor
 
 MAX_INT_BITS = 1024
 """The largest whole number that is written; torch's restricted reader takes up to 255 bytes."""
@@ -34,7 +34,7 @@ _SHORT_TUPLES = (b")", b"\x85", b"\x86", b"\x87")
 
 
 def pickled(value: Any) -> bytes:
-    """The pickle of plain data (None, bool, int, float, str, list, tuple, dict), `Global`s and `Tensor`s.
+    """The pickle of plain data (None, bool, int, float, str, bytes, list, tuple, set, dict), `Global`s and `Tensor`s.
 
     Raises TypeError for anything else and RecursionError for what is nested without end: the caller chooses what it
     hands over.
@@ -64,12 +64,16 @@ class _Writer:
         elif isinstance(value, str):
             data = value.encode("utf-8", "surrogatepass")
             self.parts.append(struct.pack("<cI", b"X", len(data)) + data)
+        elif isinstance(value, bytes):
+            self.call("_codecs.encode", value.decode("latin-1"), "latin1")
         elif isinstance(value, Global):
             self.name(value.name)
         elif isinstance(value, Tensor):
             self.tensor(value)
         elif isinstance(value, dict):
             self.items(b"}", [item for pair in value.items() for item in pair], b"u")
+        elif isinstance(value, SetItems):
+            self.call("builtins.set", list(value))
         elif isinstance(value, list):
             self.items(b"]", value, b"e")
         elif isinstance(value, tuple):
@@ -103,6 +107,11 @@ class _Writer:
         if len(self.names) < 256:
             self.names[name] = len(self.names)
             self.parts.append(struct.pack("<cB", b"q", self.names[name]))
+
+    def call(self, name: str, *arguments: Any) -> None:
+        self.name(name)
+        self.tuple(arguments)
+        self.parts.append(b"R")
 
     def tensor(self, tensor: Tensor) -> None:
         """What torch's `_rebuild_tensor_v2` (v3 where the storage is untyped) is called with."""

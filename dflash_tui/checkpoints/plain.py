@@ -14,8 +14,9 @@ _MAX_TEXT = 4096
 def plain(value: Any, limit: int = 20_000) -> Any:
     """JSON-like data of a value: names for globals and stubs, attribute dicts for objects that only keep attributes.
 
-    At most `limit` items and 12 levels are kept, of a dict those with few parts first, for they are its settings; deeper
-    or later ones, and whole numbers beyond a float's range, become "…"; of a text its first 4096 characters are kept.
+    At most `limit` items and 12 levels are kept, of a dict those with few parts first, for they are its settings;
+    deeper or later ones, and whole numbers beyond a float's range, become "…"; of a text its first 4096 characters are
+    kept.
     """
     budget = [limit]
     return _plain(value, budget, 12)
@@ -34,10 +35,14 @@ def _plain(value: Any, budget: list[int], depth: int) -> Any:
     if isinstance(value, Global):
         return _plain(value.name, budget, depth)
     if isinstance(value, Opaque):
-        return repr(value) if value.state is None else _plain(value.state, budget, depth)
+        if value.state is None:
+            return repr(value)
+        budget[0] += 1  # it and its attributes are one item
+        return _plain(value.state, budget, depth)
     if isinstance(value, dict):
         items = {str(key)[:_MAX_TEXT]: item for key, item in _first(value.items(), budget)}
-        found = {name: _plain(items[name], budget, depth - 1) for name in sorted(items, key=lambda name: _parts(items[name]))}
+        order = sorted(items, key=lambda name: _parts(items[name]))
+        found = {name: _plain(items[name], budget, depth - 1) for name in order}
         return {name: found[name] for name in items}
     if isinstance(value, (list, tuple)):
         return [_plain(item, budget, depth - 1) for item in _first(value, budget)]

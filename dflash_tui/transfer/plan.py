@@ -10,7 +10,7 @@ from dflash_tui.checkpoints.segments import Output, Range
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
 from dflash_tui.transfer.destination import refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
-from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.errors import SourceChanged, TransferError
 from dflash_tui.transfer.journal import journal_name, part_name, plan_id, read_journal
 from dflash_tui.transfer.present import already_there
 from dflash_tui.transfer.record import Identity
@@ -89,28 +89,41 @@ class TransferPlan:
 
 
 async def make_plan(
-    source: Host, folder: str, outputs: Sequence[Output | str], destination: Host, destination_folder: str
+    source: Host,
+    folder: str,
+    outputs: Sequence[Output | str],
+    destination: Host,
+    destination_folder: str,
+    *,
+    read: Mapping[str, Identity] | None = None,
 ) -> TransferPlan:
-    """Look at both ends. An output may be given by its name: that whole file. Several are one transfer.
+    """Look at both ends. An output may be given by its name: that whole file. Several are one transfer. `read` is what
+    sources were before what the outputs are made of was read from them: they must be that still.
 
-    Raises DestinationTaken when another file has a final name, NoSpace, and TransferError when a source is missing or
-    a host can't be asked. A file of the same name and hash at the destination needs no move.
+    Raises DestinationTaken when another file has a final name, SourceChanged when a source is not what was read,
+    NoSpace, and TransferError when a source is missing or a host can't be asked. A file of the same name and hash at
+    the destination needs no move.
     """
     try:
-        return await _make_plan(source, folder, outputs, destination, destination_folder)
+        return await _make_plan(source, folder, outputs, destination, destination_folder, read or {})
     except HostError as error:
         raise TransferError(f"no transfer is possible now: {error}") from error
 
 
 async def _make_plan(
-    source: Host, folder: str, outputs: Sequence[Output | str], destination: Host, destination_folder: str
+    source: Host,
+    folder: str,
+    outputs: Sequence[Output | str],
+    destination: Host,
+    destination_folder: str,
+    read: Mapping[str, Identity],
 ) -> TransferPlan:
     if not outputs:
         raise TransferError(f"{source.name}:{folder}: no file to move was named")
     seen: dict[str, Identity] = {}
     files: dict[str, PlannedFile] = {}
     for output in outputs:
-        file = await _planned(source, folder, output, seen)
+        file = await _planned(source, folder, output, seen, read)
         if file.name in files and files[file.name].plan_id != file.plan_id:
             raise TransferError(f"two different files are to be called {file.name!r}; nothing was moved")
         files[file.name] = file
@@ -141,12 +154,15 @@ def check_name(name: str) -> str:
     return name
 
 
-async def _planned(source: Host, folder: str, wanted: Output | str, seen: dict[str, Identity]) -> PlannedFile:
+async def _planned(
+    source: Host, folder: str, wanted: Output | str, seen: dict[str, Identity], read: Mapping[str, Identity]
+) -> PlannedFile:
     for name in (wanted,) if isinstance(wanted, str) else (wanted.name, *wanted.sources):
         check_name(name)
     for name in (wanted,) if isinstance(wanted, str) else wanted.sources:
         if name not in seen:
-            seen[name] = await _identity(source, posixpath.join(folder, name))
+            path = posixpath.join(folder, name)
+            seen[name] = await same_as_read(source, path, read.get(name))
     output = wanted if isinstance(wanted, Output) else Output(wanted, (Range(wanted, 0, seen[wanted].size),))
     for segment in output.segments:
         if isinstance(segment, Range) and segment.offset + segment.nbytes > seen[segment.file].size:
@@ -156,6 +172,17 @@ async def _planned(source: Host, folder: str, wanted: Output | str, seen: dict[s
             )
     sources = {name: seen[name] for name in output.sources}
     return PlannedFile(output.name, output.size, output, sources, plan_id(source.name, folder, sources, output))
+
+
+async def same_as_read(source: Host, path: str, read: Identity | None) -> Identity:
+    """What a source file is. Raises SourceChanged unless it is what it was when it was read."""
+    now = await _identity(source, path)
+    if read is not None and now != read:
+        raise SourceChanged(
+            f"{source.name}:{path} was written again or replaced after it had been read ({read.size:,} bytes then, "
+            f"{now.size:,} now); plan again"
+        )
+    return now
 
 
 async def _identity(source: Host, path: str) -> Identity:
@@ -178,6 +205,12 @@ async def _with_part(plan: TransferPlan, file: PlannedFile, destination: Host) -
         return file
     journal = await read_journal(destination, plan.journal_path(file), file.plan_id)
     return replace(file, part=part, resumable=continued(size, file.size) if journal is not None else 0)
+
+
+async def kept_of(plan: TransferPlan, destination: Host) -> int:
+    """How many bytes of an unfinished transfer lie there that a later one would not send again. Raises HostError."""
+    left = [await _with_part(plan, file, destination) for file in plan.files if not file.present]
+    return sum(file.resumable for file in left)
 
 
 def continued(have: int, size: int) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 from dflash_tui.checkpoints.anatomy import read_anatomy
 from dflash_tui.checkpoints.files import Files, LocalFiles
 from dflash_tui.checkpoints.segments import Late, Literal, Output, Range
-from dflash_tui.checkpoints.slim import Slim, slim
+from dflash_tui.checkpoints.slim import Slim, without
 
 
 def composed(files: Files, output: Output) -> bytes:
@@ -35,8 +35,8 @@ def composed(files: Files, output: Output) -> bytes:
 
 
 def slim_copy(files: LocalFiles, folder: Path, leave: frozenset[str] = frozenset()) -> tuple[Slim, LocalFiles]:
-    """The slim copy of a checkpoint, written into an empty folder."""
-    made = slim(files, read_anatomy(files), leave)
+    """The slim copy of a checkpoint with a model of any kind, written into an empty folder."""
+    made = without(files, read_anatomy(files), leave)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / made.output.name).write_bytes(composed(files, made.output))
     return made, LocalFiles(folder, [made.output.name])

@@ -17,7 +17,7 @@ from dflash_tui.checkpoints.files import LocalFiles
 from dflash_tui.checkpoints.identity import WeightsId, weights_id
 from dflash_tui.checkpoints.keys import Part, canonical_name
 from dflash_tui.checkpoints.opening import read_structure
-from dflash_tui.checkpoints.slim import Slim, slim
+from dflash_tui.checkpoints.slim import Slim, without
 from tests.cases import all_are_expected, known
 from tests.checkpoints.composed import slim_copy
 from tests.checkpoints.found import Case, all_cases, outcome, target_hashes
@@ -86,7 +86,7 @@ def test_the_weights_are_the_same_without_what_the_target_has(case: Case, tmp_pa
 def test_a_head_of_the_drafters_own_is_never_left(case: Case, tmp_path: Path) -> None:
     full = identity(case, case.files)
     leave = frozenset((EMBEDDING, HEAD))
-    made = slim(case.files, read_anatomy(case.files), leave)
+    made = without(case.files, read_anatomy(case.files), leave)
     if "draft_vocab" in case.expected:
         assert full.head == "own"
         assert HEAD in {canonical_name(piece.name) for piece in made.kept}
@@ -117,7 +117,7 @@ def test_the_anatomy_adds_up_and_says_what_the_audit_says(case: Case) -> None:
 def test_an_optimizer_is_left_and_said() -> None:
     seen: list[Slim] = []
     for case in CASES:
-        made = slim(case.files, read_anatomy(case.files), frozenset())
+        made = without(case.files, read_anatomy(case.files), frozenset())
         optimizers = [item for item in made.left if item.kind == "optimizer" and item.nbytes]
         if optimizers:
             assert made.output.size + sum(item.nbytes for item in made.left) <= made.total * 1.01

@@ -27,6 +27,8 @@ from dflash_tui.hosts.base import FileMissing, Host, HostError, Stat
 from dflash_tui.transfer.digests import range_crc, range_digest
 from dflash_tui.transfer.emission import skipping
 from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.plan import same_as_read
+from dflash_tui.transfer.record import Identity
 from dflash_tui.watch.remote_files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -74,9 +76,12 @@ class _Placed:
         return json.dumps([kind, *where, self.info.offset, self.info.nbytes])
 
 
-async def frozen(console: Console, source: Host, folder: str, parts: Mapping[str, Part]) -> Frozen:
+async def frozen(
+    console: Console, source: Host, folder: str, parts: Mapping[str, Part], stats: Mapping[str, Stat]
+) -> Frozen:
     """Which of the checkpoint's `parts` (by canonical name, in files of `folder`) the evaluation host's target has,
-    byte for byte. Never raises what a host or a file may raise: unknown is not frozen."""
+    byte for byte. `stats` is what the files were before `parts` were read from them: of one that is not that any more
+    nothing is told. Never raises what a host or a file may raise: unknown is not frozen."""
     stored = [name for name in (EMBEDDING, HEAD) if name in parts and _comparable(parts, name)]
     if not stored or console.config.evaluation is None:
         return Frozen()
@@ -92,7 +97,7 @@ async def frozen(console: Console, source: Host, folder: str, parts: Mapping[str
         if own is None or (info.dtype, info.shape) != (own.info.dtype, own.info.shape):
             continue
         try:
-            mine = _Placed(source, folder, await source.stat(posixpath.join(folder, info.file)), info)
+            mine = _Placed(source, folder, stats[info.file], info)
             by = await _compared(memory, mine, own)
             if by:
                 compared[name] = by
@@ -126,6 +131,7 @@ async def _compared(memory: _Memory, mine: _Placed, own: _Placed) -> str:
 
 
 async def _digest(memory: _Memory, placed: _Placed, kind: str) -> str:
+    """Of the file that was looked at: one that was written again meanwhile has no digest under that file's key."""
     key = placed.key(kind)
     known = memory.known.get(key, "")
     if not known:
@@ -135,6 +141,8 @@ async def _digest(memory: _Memory, placed: _Placed, kind: str) -> str:
         else:
             known = await range_digest(placed.host, placed.folder, placed.piece, await skipping(placed.host))
         if known:
+            path = posixpath.join(placed.folder, placed.info.file)
+            await same_as_read(placed.host, path, Identity.of(placed.stat))
             memory.known[key] = known
     return known
 

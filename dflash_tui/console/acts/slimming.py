@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import posixpath
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from dflash_tui.checkpoints.anatomy import kind_of_entry, read_anatomy
@@ -13,12 +13,15 @@ from dflash_tui.checkpoints.covering import covering
 from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
 from dflash_tui.checkpoints.keys import canonical_tensors
 from dflash_tui.checkpoints.needed import evaluation_files
+from dflash_tui.checkpoints.opening import read_structure
 from dflash_tui.checkpoints.segments import Literal as Given
 from dflash_tui.checkpoints.segments import Output
 from dflash_tui.checkpoints.slim import Left, kept_words, left_words, slim
-from dflash_tui.checkpoints.slim_sidecar import sidecar_name, slim_sidecar
+from dflash_tui.checkpoints.slim_sidecar import is_sidecar, sidecar_name, slim_sidecar
+from dflash_tui.checkpoints.slim_words import is_state, words_beside
 from dflash_tui.console.acts.frozen import Frozen, frozen
 from dflash_tui.hosts.base import FileMissing, Host, Stat
+from dflash_tui.transfer.record import Identity, read_records
 from dflash_tui.watch.remote_files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -35,7 +38,8 @@ Copy = Literal["slim", "plain", "full"]
 class Cargo:
     """What is going to lie at the destination: `outputs`, the weights first, of which `names` are a checkpoint's own.
     `original` bytes lie at the source; `kept` and `left` (with its bytes) say in words what they hold, `why` is the
-    reason why nothing is left though that was asked."""
+    reason why nothing is left though that was asked. `read` is what the sources were before anything was read of them:
+    what was made of them is true of nothing else."""
 
     copy: Copy
     outputs: tuple[Output | str, ...]
@@ -45,6 +49,7 @@ class Cargo:
     left: tuple[tuple[str, int], ...] = ()
     why: str = ""
     notes: tuple[str, ...] = ()
+    read: Mapping[str, Identity] = field(default_factory=dict)
 
 
 async def sizes_of(host: Host, folder: str, names: Sequence[str]) -> dict[str, Stat]:
@@ -59,22 +64,58 @@ async def sizes_of(host: Host, folder: str, names: Sequence[str]) -> dict[str, S
     return found
 
 
+async def lies_whole(source: Host, folder: str, names: Sequence[str], destination: Host, wanted: str) -> bool:
+    """Whether the folder `wanted` holds all that an evaluation reads of this very checkpoint, as it is at its source:
+    its record says so. Then there is nothing to make slim. Raises HostError."""
+    records = await read_records(destination, wanted)
+    needed = evaluation_files(names)
+    known = [records[name] for name in needed if name in records]
+    if len(known) < len(needed) or any(is_sidecar(name) for name in records):
+        return False
+    stats = await sizes_of(source, folder, needed)
+    for name, recorded in zip(needed, known, strict=True):
+        identity = Identity.of(stats[name])
+        told = (recorded.host, recorded.path, recorded.source, recorded.here.size)
+        if told != (source.name, posixpath.join(folder, name), identity, identity.size):
+            return False
+    return True
+
+
 async def load_up(
-    console: Console, source: Host, folder: str, names: Sequence[str], mode: Mode, destination: Host
+    console: Console,
+    source: Host,
+    folder: str,
+    names: Sequence[str],
+    mode: Mode,
+    destination: Host,
+    *,
+    whole: str = "",
 ) -> Cargo:
-    """What to bring of the checkpoint whose files are `names` of `folder`. Reads some of it, by ranges. Raises
-    CheckpointIncomplete for one that is being written, HostError."""
+    """What to bring of the checkpoint whose files are `names` of `folder`. Reads some of it, by ranges. `whole` is the
+    folder that holds the files that an evaluation reads as they are, where one does. Raises CheckpointIncomplete for
+    one that is being written, HostError."""
     stats = await sizes_of(source, folder, names)
+    cargo = await _loaded(console, source, folder, stats, mode, destination, whole)
+    return replace(cargo, read={name: Identity.of(stat) for name, stat in stats.items()})
+
+
+async def _loaded(
+    console: Console, source: Host, folder: str, stats: Mapping[str, Stat], mode: Mode, destination: Host, whole: str
+) -> Cargo:
+    names = tuple(stats)
     original = sum(stat.size for stat in stats.values())
     needed = evaluation_files(names)
     if mode == "full":
         needed = tuple(dict.fromkeys((*needed, *names)))
     others = _in_words(_staying(stats, needed))
-    if source.name == destination.name:  # a link takes no room, whatever is in it
-        return Cargo("full" if mode == "full" else "plain", needed, needed, original, left=others)
     files = RemoteFiles(source, folder, {name: stat.size for name, stat in stats.items()})
+    copy: Copy = "full" if mode == "full" else "plain"
+    if source.name == destination.name:  # a link takes no room, whatever is in it
+        said = await asyncio.to_thread(_words_beside, files, needed)
+        return Cargo(copy, (*needed, *said), (*needed, *_names(said)), original, left=others)
     why = ""
-    if mode == "slim":
+    notes = (f"{destination.name}:{whole} holds the whole copy of it already",) if whole else ()
+    if mode == "slim" and not whole:
         try:
             return await _slim(console, source, folder, files, stats, needed, destination)
         except CheckpointIncomplete:
@@ -84,7 +125,9 @@ async def load_up(
         except _Nothing:
             pass
     outputs = await asyncio.to_thread(lambda: tuple(_as_it_is(files, name) for name in needed))
-    return Cargo("full" if mode == "full" else "plain", outputs, needed, original, left=others, why=why)
+    said = await asyncio.to_thread(_words_beside, files, needed)
+    names = (*needed, *_names(said))
+    return Cargo(copy, (*outputs, *said), names, original, left=others, why=why, notes=notes)
 
 
 class _Nothing(Exception):
@@ -104,7 +147,7 @@ async def _slim(
     equal = Frozen()
     evaluation = console.config.evaluation
     if anatomy.structure is not None and evaluation is not None and destination.name == evaluation.host:
-        equal = await frozen(console, source, folder, canonical_tensors(anatomy.structure))
+        equal = await frozen(console, source, folder, canonical_tensors(anatomy.structure), stats)
     made = await asyncio.to_thread(slim, files, anatomy, equal.names)
     if not made.left:
         raise _Nothing
@@ -119,23 +162,43 @@ async def _slim(
         "inode": first.inode,
         "files": {name: stats[name].size for name in weights},
     }
-    sidecar = slim_sidecar(made, told, equal.compared)
-    beside = Output(sidecar_name(made.output.name), (Given(sidecar),))
     stay = _staying(stats, [*weights, *described, *(name for name in needed if name.endswith(_INDEX))])
+    sidecar = slim_sidecar(made, told, equal.compared, stay)
+    beside = Output(sidecar_name(made.output.name), (Given(sidecar),))
+    own = (made.output.name, *described)
+    words = [] if anatomy.structure is None else words_beside(anatomy.structure, own)
     return Cargo(
         "slim",
-        (made.output, *described, beside),
-        (made.output.name, *described),
+        (made.output, *described, *words, beside),
+        (*own, *_names(words)),
         sum(stat.size for stat in stats.values()),
         kept=tuple(kept_words(made.kept).split(", ")),
         left=_in_words([*made.left, *stay]),
-        notes=equal.doubts,
+        notes=(*equal.doubts, *(f"{name}: {change}" for name, change in made.changed.items())),
     )
+
+
+def _words_beside(files: RemoteFiles, needed: Sequence[str]) -> list[Output]:
+    """As `words_beside`, of files that come as they are; of what can't be read nothing is said."""
+    if all(name in needed for name in files.names() if is_state(name)):
+        return []
+    try:
+        return words_beside(read_structure(files), needed)
+    except CheckpointError:
+        return []
+
+
+def _names(outputs: Sequence[Output]) -> list[str]:
+    return [output.name for output in outputs]
 
 
 def _staying(stats: Mapping[str, Stat], taken: Sequence[str]) -> list[Left]:
     """The files that stay where they are."""
-    return [Left(name, stat.size, kind_of_entry(name), "") for name, stat in stats.items() if name not in set(taken)]
+    return [
+        Left(name, stat.size, kind_of_entry(name), "another file, which an evaluation does not read")
+        for name, stat in stats.items()
+        if name not in set(taken)
+    ]
 
 
 def _in_words(left: Sequence[Left]) -> tuple[tuple[str, int], ...]:
