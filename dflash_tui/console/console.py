@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from dflash_tui.config import Config, EvaluationConfig
 from dflash_tui.console import events as happened
-from dflash_tui.console.errors import TROUBLE, ConsoleError
+from dflash_tui.console.errors import TROUBLE, AlreadyMoving, ConsoleError
 from dflash_tui.console.questions import Questions
 from dflash_tui.console.state import State, TrainingPane, fold
 from dflash_tui.hosts.base import Host
 from dflash_tui.results.store import Store
+from dflash_tui.transfer.company import Company
 from dflash_tui.transfer.pace import Shared
 from dflash_tui.watch.events import WatchLost
 
@@ -49,7 +50,9 @@ class Console:
         self.config, self.store, self.clock = config, store, clock
         self.state = State(training=TrainingPane(name=config.training.name, host=config.training.host), now=clock())
         self.turn = asyncio.Lock()  # evaluations and captures take turns: they share one host's cores
-        self.pace = Shared(config.transfer.bytes_per_second)  # transfers share one limit, a few at a time
+        self.pace = Shared(  # transfers share one limit, a few at a time
+            config.transfer.bytes_per_second, company=Company(store.state / "transfers")
+        )
         self.folders: dict[tuple[str, str], asyncio.Lock] = {}  # into one folder of a host one at a time
         self.against: str | None = None
         self.common = False  # whether results are compared on what both measured
@@ -217,6 +220,8 @@ class Console:
     async def _job(self, work: Coroutine[Any, Any, object]) -> None:
         try:
             await work
+        except AlreadyMoving as error:
+            self.emit(happened.Noticed("info", str(error)))
         except TROUBLE as error:
             self.emit(happened.Noticed("error", str(error)))
 
@@ -240,6 +245,7 @@ class Console:
             self.emit(WatchLost(sentence))
         for job in jobs:
             self.emit(happened.EvaluationEnded(job, "", "failed", error=sentence))
+            self.emit(happened.TransferEnded(job, error=sentence))
         self.emit(happened.Noticed("error", sentence))
 
     async def _tick(self) -> None:

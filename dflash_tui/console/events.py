@@ -97,7 +97,8 @@ class TransferAdvanced:
 class TransferEnded:
     """`error` is one sentence, None when the bytes lie verified at `path`; `already_there` when none had to move;
     `bytes` crossed now, without those that an earlier transfer had left; `how` the weights came ("streamed", "linked",
-    "copied"), "" where that is not told."""
+    "copied"), "" where that is not told. `stopped`: it was broken off here, and `kept` bytes that a later transfer
+    would go on from lie at the destination."""
 
     job: str
     path: str = ""
@@ -107,6 +108,8 @@ class TransferEnded:
     error: str | None = None
     bytes: int = 0
     how: str = ""
+    stopped: bool = False
+    kept: int = 0
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,9 @@ def narrator(say: Callable[[str], None], *, tenths: bool = True) -> Callable[[ha
                     say(why)
                 if event.resumable:
                     say(f"  {megabytes(event.resumable)} of it lie there from an earlier attempt, and are continued")
+            case happened.TransferAdvanced(job, progress) if progress.waits_for:
+                sentence = f"waits for {progress.waits_for}; what that brings is not moved again"
+                once(job, sentence, sentence)
             case happened.TransferAdvanced(job, progress) if progress.phase in ("moving", "verifying"):
                 if job in announced:
                     say(announced.pop(job))
@@ -69,6 +72,8 @@ def narrator(say: Callable[[str], None], *, tenths: bool = True) -> Callable[[ha
             case happened.TransferEnded() if event.error is None:
                 host = routes[event.job][-1] if event.job in routes else ""
                 say(_ended(event, host))
+            case happened.TransferEnded() if event.stopped and event.error is not None:
+                say(f"{event.error}{': the same command goes on from there' if event.kept else ''}")
             case happened.EvaluationStarted(_, run_id, run_dir, host):
                 begun[event.job] = f"run {run_id} in {host}:{run_dir}"
             case happened.EvaluationAdvanced(job, run_id, _, progress, _, _):

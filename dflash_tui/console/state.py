@@ -13,6 +13,7 @@ from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.finding import Comparison, Finding
 from dflash_tui.records.process import ProgressRecord
 from dflash_tui.records.result import Evaluation, Score
+from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.watch import events as seen
 from dflash_tui.watch.machine import Machine
@@ -74,9 +75,9 @@ class TrainingPane:
 
 @dataclass(frozen=True)
 class TransferPane:
-    """The newest transfer. `total` in bytes, of `original` ones at the source; `kept` and `left` (with its bytes) say
-    what these are, `why` why nothing is left though that was asked. `bytes` crossed in `seconds`, once it has ended,
-    `how` the weights came."""
+    """A transfer. `total` in bytes, of `original` ones at the source; `kept` and `left` (with its bytes) say what these
+    are, `why` why nothing is left though that was asked. `bytes` crossed in `seconds`, once it has ended, `how` the
+    weights came. `planned`: its turn has come, and it is known what has to move."""
 
     job: str = ""
     state: JobState = "idle"
@@ -96,6 +97,15 @@ class TransferPane:
     already_there: bool = False
     how: str = ""
     error: str | None = None
+    planned: bool = False
+
+    @property
+    def continuable(self) -> int:
+        """About how many of its bytes a later transfer would not send again, were it stopped now: whole pieces."""
+        moved = self.progress
+        if moved is None or not moved.total:
+            return 0
+        return moved.written if moved.written >= moved.total else moved.written // CHUNK * CHUNK
 
 
 @dataclass(frozen=True)
@@ -161,11 +171,14 @@ class Choices:
 
 @dataclass(frozen=True)
 class State:
-    """Everything a face shows. `queue` are the jobs that wait for their turn on the evaluation host, `now` is POSIX
-    seconds of the last tick; `question` is the host key that a person is asked about."""
+    """Everything a face shows. `transfers` are all that have not ended, in the order that they began in; `transfer` is
+    the newest of them that moves something, else the last that ended. `queue` are the jobs that wait for their turn on
+    the evaluation host, `now` is POSIX seconds of the last tick; `question` is the host key that a person is asked
+    about."""
 
     training: TrainingPane = TrainingPane()
     transfer: TransferPane = TransferPane()
+    transfers: tuple[TransferPane, ...] = ()
     evaluation: EvaluationPane = EvaluationPane()
     queue: tuple[happened.JobQueued, ...] = ()
     results: ResultsPane = ResultsPane()
@@ -174,6 +187,11 @@ class State:
     notices: tuple[happened.Noticed, ...] = ()
     question: KeyOffer | None = None
     now: float = 0.0
+
+    @property
+    def beside(self) -> tuple[TransferPane, ...]:
+        """The transfers that have not ended, without the one that is shown."""
+        return tuple(pane for pane in self.transfers if pane.job != self.transfer.job)
 
 
 def fold(state: State, event: happened.Event) -> State:
@@ -193,7 +211,7 @@ def fold(state: State, event: happened.Event) -> State:
             | happened.TransferAdvanced()
             | happened.TransferEnded()
         ):
-            return replace(state, transfer=_transfer(state.transfer, event))
+            return _transfers(state, event)
         case happened.ResultsChanged(current, previous, comparison, caveats, runs, pins, common):
             return replace(state, results=ResultsPane(current, previous, comparison, caveats, runs, pins, common))
         case happened.ResultsListed(baselines, runs):
@@ -237,17 +255,40 @@ def _training(
     return replace(pane, progress=event.progress, log=(*before, *event.new_lines)[-LOG_LINES:])
 
 
-def _transfer(
-    pane: TransferPane,
-    event: happened.TransferStarted | happened.TransferPlanned | happened.TransferAdvanced | happened.TransferEnded,
-) -> TransferPane:
+TransferEvent = (
+    happened.TransferStarted | happened.TransferPlanned | happened.TransferAdvanced | happened.TransferEnded
+)
+
+
+def _transfers(state: State, event: TransferEvent) -> State:
+    """Every transfer has a pane until it ends; nothing that runs is hidden by what only waits, or has ended."""
+    before = next((pane for pane in state.transfers if pane.job == event.job), None)
+    if before is None and not isinstance(event, happened.TransferStarted):
+        return state
+    pane = _transfer(before or TransferPane(), event)
+    others = tuple(item for item in state.transfers if item.job != pane.job)
+    if pane.state != "running":
+        shown = _shown(others) or pane
+        return replace(state, transfers=others, transfer=shown)
+    if before is None or isinstance(event, happened.TransferStarted):
+        active = (*others, pane)
+    else:
+        active = tuple(pane if item.job == pane.job else item for item in state.transfers)
+    return replace(state, transfers=active, transfer=_shown(active) or pane)
+
+
+def _shown(active: tuple[TransferPane, ...]) -> TransferPane | None:
+    """The newest that moves something, else the one whose turn comes first."""
+    moving = [pane for pane in active if pane.planned]
+    return moving[-1] if moving else active[0] if active else None
+
+
+def _transfer(pane: TransferPane, event: TransferEvent) -> TransferPane:
     match event:
         case happened.TransferStarted(job, step, name, route, total):
             return TransferPane(
                 job=job, state="running", step=step, name=name, route=route, total=total, original=total
             )
-        case _ if event.job != pane.job:
-            return pane
         case happened.TransferPlanned():
             return replace(
                 pane,
@@ -256,9 +297,10 @@ def _transfer(
                 kept=event.kept,
                 left=event.left,
                 why=event.why,
+                planned=True,
             )
         case happened.TransferAdvanced():
-            return replace(pane, progress=event.progress)
+            return replace(pane, progress=event.progress, planned=True)
         case happened.TransferEnded():
             return replace(
                 pane,

@@ -180,16 +180,11 @@ class _Transfer:
         """Wait until nobody else brings files into the folder: whether that took a while."""
         waited = False
         while holder := await self._claim.take():
-            if not waited:
-                self._meter.attempt(
-                    self.attempts,
-                    f"{self._destination.name}:{self._plan.destination_folder} is being filled by {holder}; "
-                    "waiting for what it brings",
-                )
+            place = f"{self._destination.name}:{self._plan.destination_folder}"
+            self._meter.waits(f"{holder}, which fills {place}")
             waited = True
             await asyncio.sleep(_WAIT_SECONDS)
-        if waited:
-            self._meter.attempt(self.attempts, "")
+        self._meter.waits("")
         return waited
 
     async def _settle(self, *, look: bool) -> None:

@@ -27,6 +27,8 @@ class TransferProgress:
     them lay at the destination before and are neither in `rate` (written, bytes/s over the last seconds), `read_rate`
     nor in what `eta` (seconds, None while unknown) is computed from. `route` is what carries, "" until it is known.
 
+    `waits_for` says what a transfer that moves nothing waits for, "" where it does not wait.
+
     `verified` of `to_verify` bytes are proven: of both ends, so that it may be twice the total. `left_out` is what a
     slim copy saves. `attempt` counts from 1; `problem` is the sentence of the cut that this attempt follows.
     """
@@ -46,6 +48,7 @@ class TransferProgress:
     verified: int = 0
     to_verify: int = 0
     left_out: int = 0
+    waits_for: str = ""
 
     @property
     def moved(self) -> int:
@@ -83,6 +86,12 @@ class Meter:
         self._forget()
         self._now = replace(self._now, attempt=number, problem=problem)
         self._tell()
+
+    def waits(self, sentence: str) -> None:
+        """Wait for something, or ("") go on."""
+        if sentence != self._now.waits_for:
+            self._now = replace(self._now, waits_for=sentence)
+            self._tell()
 
     def route(self, route: Route) -> None:
         """What carries from now on; told when it is another than before."""

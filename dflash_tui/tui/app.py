@@ -22,7 +22,7 @@ from dflash_tui.tui.actions import ACTIONS, BY_ID, Action
 from dflash_tui.tui.contract import ConsoleLike
 from dflash_tui.tui.lines import Line, clean, line
 from dflash_tui.tui.screens.overview import VIEWS, Overview
-from dflash_tui.tui.stopping import RUNNING, stopping
+from dflash_tui.tui.stopping import RUNNING, others, stopped_job, stopping
 from dflash_tui.tui.theme import DEFAULT, PLAIN, find_theme, load_themes, plain_theme, shipped_folder, textual_theme
 
 FLUSH_SECONDS = 0.25  # screens change at most four times a second
@@ -228,8 +228,8 @@ class DflashApp(App[None]):
         from dflash_tui.tui.screens.confirm import Confirm
 
         asked, said, host = stopping(self.newest)
-        question = Confirm(asked, said, host)
-        self.push_screen(question, lambda yes: self._begin(action.act, action.options) if yes else None)
+        question, options = Confirm(asked, said, host), {**action.options, **stopped_job(self.newest)}
+        self.push_screen(question, lambda yes: self._begin(action.act, options) if yes else None)
 
     def _begin(self, act: str, options: Mapping[str, Any]) -> None:
         if self.session is None or (self.connecting and act != "reconnect"):
@@ -317,13 +317,15 @@ class DflashApp(App[None]):
 
     def _something_runs(self) -> bool:
         state = self.newest
-        return state.transfer.state in RUNNING or state.evaluation.state in RUNNING
+        return bool(state.transfers) or state.transfer.state in RUNNING or state.evaluation.state in RUNNING
 
     def _what_runs(self) -> tuple[Line, ...]:
         state, said = self.newest, []
         if state.transfer.state in RUNNING:
             to = state.transfer.route[-1] if state.transfer.route else "its destination"
             said.append(line("the transfer to ", (to, "strong"), " would end unfinished"))
+        if state.beside:
+            said.append(line(f"so would {others(state)}"))
         if state.evaluation.state in RUNNING:
             where = state.evaluation.host
             said.append(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dflash_tui.console.state import State
+from collections.abc import Mapping
+
+from dflash_tui.console.state import State, TransferPane
+from dflash_tui.transfer.engine import CHUNK
+from dflash_tui.tui import formats
 from dflash_tui.tui.lines import Line, clean, line
 
 RUNNING = ("planning", "running", "capturing")
@@ -13,8 +17,10 @@ def stopping(state: State) -> tuple[str, tuple[Line, ...], str]:
     transfer, pane = state.transfer, state.evaluation
     if transfer.state == "running":
         host = transfer.route[-1] if transfer.route else ""
-        kept = line("the transfer ends; what it moved is kept")
-        return f"Stop moving {clean(transfer.name)}?", (kept,), host
+        said = [line("the transfer ends"), line(_kept(transfer))]
+        if state.beside:
+            said.append(line(f"{others(state)} {'goes' if len(state.beside) == 1 else 'go'} on"))
+        return f"Stop moving {clean(transfer.name)}?", tuple(said), host
     what = clean(pane.subject or pane.label)
     if not pane.run_id:
         return f"Stop what is planned: {what}, {pane.preset}?", (line("nothing has been started yet"),), pane.host
@@ -25,3 +31,21 @@ def stopping(state: State) -> tuple[str, tuple[Line, ...], str]:
         line("it ends; what it measured is kept"),
     )
     return "Stop this run?", told, pane.host
+
+
+def stopped_job(state: State) -> Mapping[str, str]:
+    """What tells the console which transfer was asked about: another may be shown by the time of the answer."""
+    return {"job": state.transfer.job} if state.transfer.state == "running" else {}
+
+
+def others(state: State) -> str:
+    """The transfers beside the one that is shown: "step_4000 to ct129"."""
+    return ", ".join(f"{clean(pane.name)} to {clean(pane.route[-1] if pane.route else '')}" for pane in state.beside)
+
+
+def _kept(pane: TransferPane) -> str:
+    """What a later transfer would go on from; pieces that are not whole are sent again."""
+    kept = pane.continuable
+    if kept:
+        return f"about {formats.byte_size(kept)} of it are kept, and t goes on from there"
+    return f"nothing is kept of it yet: whole pieces of {CHUNK >> 20} MiB are"

@@ -11,6 +11,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 
 import pytest
+import torch
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.capture import capture
@@ -21,6 +22,7 @@ from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.records.codec import loads
 from dflash_tui.records.process import ProcessRecord
+from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.watch.events import TrainingProgressed
 from tests.console.world import Bench, bench, capturable
 
@@ -98,10 +100,10 @@ async def test_stopping_a_transfer_leaves_the_evaluation_beside_it_alone(tiny: B
     disk_of(tiny).spun_up.clear()
     tiny.save(5000)
     console.begin("fetch")
-    await until(lambda: console.state.transfer.step == 5000)
+    await until(lambda: console.state.transfer.step == 5000 and console.state.transfer.progress is not None)
     console.begin("stop")
     await until(lambda: console.state.transfer.state != "running")
-    assert console.state.transfer.error == "stopped; what arrived is kept and continued next time"
+    assert console.state.transfer.error == "stopped; nothing of it is kept, because only whole pieces of 64 MiB are"
     send(run_dir, signal.SIGCONT)
     await until(lambda: console.state.evaluation.state != "running")
     assert console.state.evaluation.state == "done"
@@ -118,11 +120,51 @@ async def test_an_evaluation_that_is_still_being_planned_can_be_stopped(tiny: Be
     assert not (tiny.root / "lab" / "eval" / "runs").exists()
 
 
-async def test_a_second_transfer_waits_for_the_first_and_moves_nothing_again(tiny: Bench) -> None:
+async def test_a_second_fetch_of_what_moves_already_begins_nothing_and_says_so(tiny: Bench) -> None:
+    disk_of(tiny).spun_up.clear()
+    console = tiny.console
+    console.begin("fetch")
+    console.begin("fetch")
+    await until(lambda: tiny.of(happened.Noticed))
+    assert [event.sentence for event in tiny.of(happened.Noticed)] == ["step_4000 is already moving to lab"]
+    assert [pane.job for pane in console.state.transfers] == [console.state.transfer.job]
+    await until(lambda: console.state.transfer.planned)
+    console.begin("stop", job=console.state.transfer.job)
+    await until(lambda: not console.state.transfers)
+    ended = tiny.of(happened.TransferEnded)
+    assert [event.stopped for event in ended] == [True]
+    console.begin("stop", job=ended[0].job)
+    await until(lambda: len(tiny.of(happened.Noticed)) == 2)
+    assert tiny.of(happened.Noticed)[-1].sentence == "that transfer has ended meanwhile; nothing was stopped"
+
+
+async def test_what_is_stopped_after_a_whole_piece_is_kept_and_its_bytes_are_told(tiny: Bench) -> None:
+    console, path = tiny.console, tiny.save(5000)
+    torch.save({"model_state_dict": {"fc.weight": torch.zeros(CHUNK // 4 + (4 << 20))}}, path)
+    size = path.stat().st_size
+    console.pace.limit = 100e6
+    moving = asyncio.create_task(fetch(console, what="5000", mode="full"))
+
+    def far() -> bool:
+        progress = console.state.transfer.progress
+        return progress is not None and CHUNK + (2 << 20) < progress.written < size
+
+    await until(lambda: far() or tiny.of(happened.TransferEnded))
+    assert console.state.transfer.continuable == CHUNK
+    moving.cancel()
+    await asyncio.gather(moving, return_exceptions=True)
+    (ended,) = tiny.of(happened.TransferEnded)
+    assert (ended.stopped, ended.kept) == (True, CHUNK)
+    assert ended.error == "stopped; 67.11 MB that arrived are kept and continued next time"
+
+
+async def test_a_transfer_that_an_evaluation_needs_waits_for_the_first_and_moves_nothing_again(tiny: Bench) -> None:
     disk_of(tiny).spun_up.clear()
     tiny.console.begin("fetch")
-    tiny.console.begin("fetch")
-    await until(lambda: tiny.console.state.transfer.state == "running")
+    await until(lambda: tiny.console.state.transfer.planned)
+    tiny.console.begin("evaluate")
+    await until(lambda: len(tiny.console.state.transfers) == 2)
+    assert tiny.console.state.transfer.planned, "what runs is shown, not what waits"
     disk_of(tiny).spun_up.set()
     await until(lambda: len(tiny.of(happened.TransferEnded)) == 2)
     ended = [event for event in tiny.told if isinstance(event, happened.TransferEnded)]

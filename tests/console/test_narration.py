@@ -53,6 +53,19 @@ def test_a_cut_is_told_once_with_its_reason() -> None:
     assert [line for line in lines if cut in line] == [f"  attempt 2: {cut}"]
 
 
+def test_what_a_transfer_waits_for_is_told_at_once_and_once() -> None:
+    begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 1000)
+    waits = TransferProgress("planning", total=1000, waits_for="process 7 on laptop, which fills ct129:/x")
+    told_twice = told(begun, *[happened.TransferAdvanced("job 1", waits)] * 2)
+    assert told_twice == ["waits for process 7 on laptop, which fills ct129:/x; what that brings is not moved again"]
+
+
+def test_who_stops_a_transfer_is_told_what_is_kept_and_how_to_go_on() -> None:
+    ended = happened.TransferEnded("job 1", error="stopped; 67.11 MB are kept", stopped=True, kept=67_108_864)
+    assert told(ended) == ["stopped; 67.11 MB are kept: the same command goes on from there"]
+    assert told(happened.TransferEnded("job 1", error="stopped; nothing", stopped=True)) == ["stopped; nothing"]
+
+
 def test_where_it_lies_now_is_told_with_what_it_cost() -> None:
     begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 1000)
     ended = happened.TransferEnded("job 1", path="/eval/step_4000/checkpoint.pt", seconds=2.0, how="streamed")

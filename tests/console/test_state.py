@@ -52,6 +52,26 @@ def test_events_of_an_older_job_never_change_a_newer_job_s_pane() -> None:
     assert state.transfer.progress is None
 
 
+def test_what_waits_or_has_ended_never_hides_a_transfer_that_runs() -> None:
+    route = ("ct200", "here", "ct129")
+    first = (
+        happened.TransferStarted("job 1", 4000, "step_4000", route, 10),
+        happened.TransferPlanned("job 1", 4, 10),
+    )
+    state = after(*first, happened.TransferStarted("job 2", 4200, "step_4200", route, 10))
+    assert (state.transfer.job, [pane.job for pane in state.beside]) == ("job 1", ["job 2"])
+    state = fold(state, happened.TransferPlanned("job 2", 4, 10))
+    assert (state.transfer.job, [pane.job for pane in state.beside]) == ("job 2", ["job 1"])
+    state = fold(state, happened.TransferAdvanced("job 1", TransferProgress("moving", 2, 2, 4)))
+    assert state.transfer.job == "job 2"
+    state = fold(state, happened.TransferEnded("job 2", error="stopped", stopped=True))
+    assert (state.transfer.job, state.transfer.state, state.beside) == ("job 1", "running", ())
+    assert state.transfer.progress is not None
+    state = fold(state, happened.TransferEnded("job 1", path="/x"))
+    assert (state.transfer.job, state.transfer.state, state.transfers) == ("job 1", "done", ())
+    assert fold(state, happened.TransferEnded("job 2", path="/x")) == state
+
+
 def test_running_streaks_come_from_the_blocks_that_came_home() -> None:
     block = BlockRecord("fizzbuzz", 10, 2, (1, 2), (0.0, 0.0), (1,))
     state = after(

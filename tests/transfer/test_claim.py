@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -96,8 +97,9 @@ async def test_who_waits_finds_the_file_there(place: Place) -> None:
     assert {first.how["checkpoint.pt"], second.how["checkpoint.pt"]} == {"streamed", "already there"}
     assert sorted([first.bytes, second.bytes]) == [0, len(data)]
     assert first.sha256 == second.sha256
-    waiting = [told.problem for told in place.seen + other.seen if told.problem]
-    assert any(f"is being filled by process {os.getpid()}" in problem for problem in waiting)
+    waiting = {told.waits_for for told in place.seen + other.seen if told.waits_for}
+    assert waiting == {f"process {os.getpid()} on {platform.node()}, which fills ct129:{place.here}"}
+    assert not any(told.problem for told in place.seen + other.seen), "a wait is no cut"
     assert place.names() == {"checkpoint.pt"}
 
 
@@ -174,7 +176,7 @@ async def test_who_lost_the_claim_stops_and_waits(place: Place, monkeypatch: pyt
 
     def watch(progress: TransferProgress) -> None:
         place.seen.append(progress)
-        if "is being filled by" in progress.problem and not gone.is_set():
+        if progress.waits_for and not gone.is_set():
             (place.here / CLAIM).unlink()  # it gives up
             gone.set()
 

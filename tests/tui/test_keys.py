@@ -194,7 +194,7 @@ async def test_stopping_asks_with_the_host_and_begins_only_after_yes(monkeypatch
         assert "ct129" in _text(session.app)
         clock[0] += 1.0
         await pilot.press("y")
-    assert session.console.begun == [("stop", {})]
+    assert session.console.begun == [("stop", {"job": session.console.state.transfer.job})]
 
 
 async def test_stopping_names_the_run_what_it_is_and_who_started_it() -> None:
@@ -212,6 +212,32 @@ async def test_stopping_names_the_run_what_it_is_and_who_started_it() -> None:
             await pilot.pause()
             for words in (pane.run_id, pane.label, pane.preset, said):
                 assert words in _text(session.app)
+
+
+async def test_every_transfer_is_counted_and_named_before_it_is_stopped_or_left() -> None:
+    session = Session(story.running())
+    console = session.console
+    shown = console.state.transfer
+    async with session.run() as pilot:
+        route = ("ct200", "here", "ct129")
+        console.emit(happened.TransferStarted("job 9", 4200, "step_4200", route, 10))
+        await _shown(pilot)
+        assert "1 more waits" in _text(session.app)
+        await pilot.press("K")
+        await pilot.pause()
+        text = _text(session.app)
+        assert f"Stop moving {shown.name}?" in text
+        assert "step_4200 to ct129 goes on" in text
+        await pilot.press("escape")
+        console.emit(happened.TransferEnded(shown.job, error="stopped", stopped=True))
+        await _shown(pilot)
+        await pilot.press("K")
+        await pilot.pause()
+        assert "Stop moving step_4200?" in _text(session.app)
+        assert "nothing is kept of it yet: whole pieces of 64 MiB are" in _text(session.app)
+        await pilot.press("escape", "q")
+        await pilot.pause()
+        assert "Leave while this runs?" in _text(session.app)
 
 
 async def test_the_key_bar_has_the_key_that_stops_while_something_runs() -> None:

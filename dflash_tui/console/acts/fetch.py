@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.found import SIDECARS, drafter_name, find, placed, short_id
-from dflash_tui.console.acts.moving import Brought, Load, carry
+from dflash_tui.console.acts.moving import FULL, Brought, Load, carry
 from dflash_tui.console.acts.slimming import Mode, with_sidecars
 from dflash_tui.console.errors import ConsoleError
 from dflash_tui.hosts.base import Host
@@ -66,7 +66,7 @@ async def snapshot_of(console: Console, wait: Wait | None = None) -> Snapshot:
     )
 
 
-def until_settled(console: Console, step: int | None = None) -> Wait:
+def until_settled(console: Console, step: int | None = None, path: str = "") -> Wait:
     """The wait for what is to be taken: a checkpoint that may still be written is looked at twice, and that is said."""
 
     def told(path: str, seconds: float) -> None:
@@ -74,7 +74,7 @@ def until_settled(console: Console, step: int | None = None) -> Wait:
         sentence = f"{where}: nothing tells yet whether it is written to its end; looked at again for {seconds:.0f} s"
         console.emit(happened.Noticed("info", sentence))
 
-    return Wait(step, told=told)
+    return Wait(step, path, told=told)
 
 
 def listed(snapshot: Snapshot) -> tuple[SavedCheckpoint, ...]:
@@ -138,7 +138,7 @@ async def fetch(
         checkpoint = listed_there
     wanted = posixpath.join(folder, _folder_name(checkpoint, _mode(console, mode))) if to else ""
     return await bring(
-        console, checkpoint, job, mode, route=route, destination=destination, wanted=wanted, dry_run=dry_run
+        console, checkpoint, job, mode, route=route, destination=destination, wanted=wanted, dry_run=dry_run, once=True
     )
 
 
@@ -152,7 +152,7 @@ async def _of_the_training(console: Console, host: Host, path: str) -> SavedChec
     """The checkpoint of the watched training that lies at a path. Raises ConsoleError for one that is not whole."""
     if host.name != console.training_host.name or not path.startswith(console.config.training.checkpoints):
         return None
-    found = listed(await snapshot_of(console, until_settled(console)))
+    found = listed(await snapshot_of(console, until_settled(console, path=path)))
     there = next((item for item in found if path in _paths(item)), None)
     if there is not None and there.completeness != "complete":
         raise ConsoleError(f"{there.host}:{there.path}: is {there.completeness}: {there.reason}")
@@ -183,7 +183,7 @@ async def _found(
         folder = posixpath.join(console.evaluation.root, "checkpoints", "models")
         name = f"{name}-{await short_id(found)}"
     wanted = posixpath.join(folder, _called(name, mode))
-    load = Load(host, found.folder, (*found.names, *found.others), found.size, None, mode, route)
+    load = Load(host, found.folder, (*found.names, *found.others), found.size, None, mode, route, once=True)
     brought = await carry(console, job, load, wanted, destination, dry_run=dry_run)
     return Fetched(host.name, found.path, destination.name, brought.cargo.names, brought)
 
@@ -201,7 +201,7 @@ def _folder_name(checkpoint: SavedCheckpoint, mode: Mode) -> str:
 
 def _called(name: str, mode: Mode) -> str:
     """A full copy lies beside a slim one, never in its place."""
-    return f"{name}-full" if mode == "full" else name
+    return f"{name}{FULL}" if mode == "full" else name
 
 
 def _mode(console: Console, mode: Mode | None) -> Mode:
@@ -218,12 +218,15 @@ async def bring(
     destination: Host | None = None,
     wanted: str = "",
     dry_run: bool = False,
+    once: bool = False,
 ) -> Fetched:
-    """Move a checkpoint of the training, to the evaluation host unless another is named, after the transfers before it;
-    emits the transfer's events. `mode` None: as the config says. Raises TROUBLE."""
+    """Move a checkpoint of the training, to the evaluation host unless another is named, after the transfers before it
+    (with `once` AlreadyMoving is raised where one of them is of the same). Emits the transfer's events. `mode` None: as
+    the config says. Raises TROUBLE."""
     source, destination = console.training_host, destination or console.evaluation_host
     names = await with_sidecars(source, checkpoint.folder, checkpoint.files, SIDECARS)
-    load = Load(source, checkpoint.folder, names, checkpoint.size, checkpoint.step, _mode(console, mode), route)
+    mode = _mode(console, mode)
+    load = Load(source, checkpoint.folder, names, checkpoint.size, checkpoint.step, mode, route, once)
     wanted = wanted or wanted_folder(console, checkpoint, mode)
     brought = await carry(console, job, load, wanted, destination, dry_run=dry_run)
     return Fetched(checkpoint.host, checkpoint.path, destination.name, brought.cargo.names, brought, checkpoint.step)

@@ -29,10 +29,14 @@ class Stopped:
     state: RunState
 
 
-async def stop_shown(console: Console) -> None:
-    """Stop the transfer, else the plan or the evaluation that runs, and nothing beside it. What it has moved or
-    measured is kept. Raises TROUBLE."""
+async def stop_shown(console: Console, *, job: str = "") -> None:
+    """Stop the transfer that is shown (or of `job`, which was shown when that was asked), else the plan or the
+    evaluation that runs, and nothing beside it. What it has moved or measured is kept. Raises TROUBLE."""
     transfer, pane = console.state.transfer, console.state.evaluation
+    if job:
+        transfer = next((item for item in console.state.transfers if item.job == job), transfer)
+        if transfer.job != job or transfer.state != "running":
+            raise ConsoleError("that transfer has ended meanwhile; nothing was stopped")
     if transfer.state == "running" or pane.state == "planning":
         console.cancel(transfer.job if transfer.state == "running" else pane.job)
         return

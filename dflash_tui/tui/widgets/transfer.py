@@ -32,7 +32,7 @@ class TransferPanel(Panel):
 def draw_transfer(state: State, view: View) -> Drawing:
     """What moves, hop by hop, with bytes, speed and time to come; folded to one line when the view has one."""
     pane, width = state.transfer, view.width
-    head = title(3, "Transfer", _name(pane) if pane.job else None)
+    head = title(3, "Transfer", f"{_name(pane)}{_beside(state)}" if pane.job else None)
     copies = pane.path or pane.error or None
     if view.height == 1:
         return limited(Drawing((_folded(state, width),), head, copies=copies), view)
@@ -64,6 +64,15 @@ def draw_transfer(state: State, view: View) -> Drawing:
 
 def _name(pane: TransferPane) -> str:
     return formats.step_name(pane.step) if pane.step is not None else pane.name
+
+
+def _beside(state: State) -> str:
+    """How many more there are, so that none goes on, or waits, unseen."""
+    moving = sum(pane.planned for pane in state.beside)
+    waiting = len(state.beside) - moving
+    return "".join(
+        f" · {count} more {word}{'s' if count == 1 else ''}" for count, word in ((moving, "run"), (waiting, "wait")) if count
+    )
 
 
 def _idle(state: State, width: int) -> list[Line]:
@@ -172,6 +181,8 @@ def _verify(pane: TransferPane, width: int) -> Line:
                         line((formats.short_hash(pane.sha256), "muted"))], width)  # fmt: skip
     if pane.state == "done":
         return line(("verified  ", "muted"), ("✓", "ok"))
+    if progress is not None and progress.waits_for:
+        return cut(line(("waits     ", "muted"), ("for ", "accent"), progress.waits_for), width)
     if progress is not None and progress.problem:
         again = line(("▲ ", "warn"), f"attempt {progress.attempt} after: {progress.problem}")
         return cut(again, width)
@@ -225,7 +236,7 @@ def _folded(state: State, width: int) -> Line:
     if pane.state == "idle":
         rest = _idle(state, width - head.width)
         return cut(head + (rest[1] if len(rest) > 1 else rest[0]), width)
-    head += line((_name(pane), ""), " ")
+    head += line((_name(pane), ""), (_beside(state), "muted"), " ")
     if pane.error is not None:
         return cut(head + line(("✖ ", "bad"), pane.error), width)
     if pane.state == "done":
