@@ -18,6 +18,7 @@ from dflash_tui.checkpoints.legacy import legacy_extent
 from dflash_tui.checkpoints.names import is_temporary
 from dflash_tui.checkpoints.opening import WEIGHT_SUFFIXES, read_json, shard_names
 from dflash_tui.checkpoints.safetensors import check_safetensors
+from dflash_tui.checkpoints.sentences import sentence
 from dflash_tui.checkpoints.torchzip import is_legacy, is_zip
 from dflash_tui.checkpoints.zipdir import read_directory
 from dflash_tui.records.checkpoint import Completeness
@@ -32,6 +33,11 @@ def completeness(files: Files, names: Sequence[str], folder: str = "") -> tuple[
     "saving": its writer says so, or files are still to come. "truncated": a file ends before it should. "unknown": the
     format has no end mark, so only the passing of time can tell. `folder` is the checkpoint folder's own name.
     """
+    state, reason = _told(files, names, folder)
+    return state, sentence(reason)
+
+
+def _told(files: Files, names: Sequence[str], folder: str) -> tuple[Completeness, str]:
     unfinished = sorted(name for name in names if is_temporary(name))
     if unfinished:
         return "saving", f"{unfinished[0]} has a temporary name; still being written, or left by a crash"
@@ -78,6 +84,11 @@ def _parts(files: Files, names: Sequence[str], distributed: Sequence[str]) -> tu
 
 def file_completeness(files: Files, name: str) -> tuple[Completeness, str]:
     """Completeness of one weights file. A format that can't be told from its ends is "unknown"."""
+    state, reason = _of_file(files, name)
+    return state, sentence(reason)
+
+
+def _of_file(files: Files, name: str) -> tuple[Completeness, str]:
     size = files.size(name)
     if size == 0:
         return "truncated", f"{name}: is empty; still being written?"

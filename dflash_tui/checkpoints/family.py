@@ -29,7 +29,7 @@ _CONV_KEYS = tuple(
 _SELECTOR_KEYS = tuple(
     f"candidate_selector.{name}" for name in ("hidden_projection.weight", "predecessor_codebook", "successor_codebook")
 )
-_LAYER = re.compile(r"^layers\.(\d+)\.(.+)$")
+_LAYER = re.compile(r"^layers\.(\d{1,4})\.(.+)$")
 _DFLASH2 = re.compile(r"^(candidate_selector\.|layers\.\d+\.(attention_conv|mlp_conv)\.)")
 _DSPARK = re.compile(r"^(markov_head\.|markov_w[12]\b|confidence_head\.)")
 _DOMINO = re.compile(r"^(logit_head\.)?(prefix_gru|embed_proj)\.")

@@ -25,7 +25,7 @@ _PARAMETERS = KNOWN_EXTRAS | {"weight", "bias"}
 _NAMES, _LIKELY, _DRAFTER = range(3)  # evidence: it has tensors; names of parameters; a drafter's own names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Space:
     """A dictionary that may be the model's, the keys that lead to it, and what speaks for it."""
 
@@ -119,17 +119,20 @@ def _space(path: tuple[str, ...], entries: Mapping[Any, Any]) -> Iterator[_Space
 
 
 def _chosen(spaces: list[_Space], file: str) -> _Space | None:
-    for has_tensors in (True, False):
-        some = [space for space in spaces if space.has_tensors or not has_tensors]
-        space = _best([space for space in some if space.evidence == _DRAFTER], file) or _best(some, file)
-        if space is not None and (space.has_tensors or space.evidence == _DRAFTER or space.is_known or not space.path):
-            return space
-    return None
+    drafters = [space for space in spaces if space.evidence == _DRAFTER]
+    placed = [space for space in spaces if space.is_known or not space.path]
+    return (
+        _best([space for space in drafters if space.has_tensors], file)
+        or _best(drafters, file)
+        or _best([space for space in spaces if space.has_tensors or (space in placed and space.evidence)], file)
+        or _best(placed, file)
+    )
 
 
 def _best(spaces: list[_Space], file: str) -> _Space | None:
     """The model's of spaces for which equally much speaks. Raises CheckpointUnsupported when several may be it."""
-    usual = next((space for space in spaces if space.is_known and len(space.path) == 1), None)
+    known = [space for space in spaces if space.is_known and len(space.path) == 1]
+    usual = next((space for space in known if space.has_tensors), known[0] if known else None)
     if usual is not None:
         inner = [space for space in spaces if space.path[:-1] == usual.path and space.evidence > usual.evidence]
         return _only(inner, file) or usual

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dflash_tui.checkpoints.errors import CheckpointDamaged, CheckpointUnsupported
-from dflash_tui.checkpoints.sentences import shown
 
 MAX_BYTES = 64 << 20
 MAX_WORK = 6_000_000
@@ -24,6 +23,7 @@ _MAX_COUNT = 1 << 60  # elements of a storage, and where a view of it begins
 _MAX_NAME = 1024  # characters of a global's name, and of a storage's key
 _MAX_METADATA = 8  # entries that a tensor's has
 _MAX_PLACES = 1 << 32  # of the memo: what its binary opcodes can name
+_MAX_BITS = 1024  # of a whole number that is written out
 _KEY_BITS, _TUPLE_BITS, _TUPLE_ITEMS = 60, 16, 4
 """Whole numbers that are keys: larger ones, alone or in a tuple, can be chosen so that all have the same hash."""
 
@@ -360,7 +360,7 @@ def _key(key: Any) -> Any:
         return key
     if isinstance(key, tuple) and len(key) <= _TUPLE_ITEMS and all(map(_is_part, key)):
         return key
-    return Opaque(f"key {shown(key)}")
+    return Opaque(f"key {key:#x}" if _is_short(key, _MAX_BITS) else f"key {type(key).__name__.lower()}")
 
 
 def _is_part(item: Any) -> bool:
@@ -420,12 +420,10 @@ def _unresolved(metadata: Any) -> str:
     done to yet; what else the metadata of a tensor may say isn't known."""
     if metadata is None or metadata is False:
         return ""
-    if not isinstance(metadata, dict):
-        return shown(metadata)
-    if len(metadata) > _MAX_METADATA:
-        return f"metadata of {len(metadata)} entries"
+    if not isinstance(metadata, dict) or len(metadata) > _MAX_METADATA:
+        return f"metadata (a {type(metadata).__name__})"
     return ", ".join(
-        key if key in ("neg", "conj") and value is True else shown({key: value})
+        key if key in ("neg", "conj") and value is True else f"metadata {str(key)[:40]}"
         for key, value in metadata.items()
         if value is not False
     )

@@ -77,8 +77,8 @@ def tensor_info(name: str, tensor: Tensor, stored: Extent) -> TensorInfo:
     file, storage = stored.file, tensor.storage
     if tensor.unresolved:
         raise CheckpointUnsupported(
-            f"{file}: {name} is stored as a view whose {tensor.unresolved} is still to be done; save it with "
-            f"{_RESOLVED.get(tensor.unresolved, '.clone()')}, or use --full and evaluate where it was made"
+            f"{file}: {name} is a lazy view ({tensor.unresolved}), whose bytes are not its values; save it with "
+            f"{_RESOLVED.get(tensor.unresolved, '.clone()')}"
         )
     typed = _STORAGES.get(storage.kind.rpartition(".")[2])
     dtype = typed if tensor.dtype is None else known_dtype(tensor.dtype)
