@@ -184,9 +184,10 @@ def test_how_checkpoints_move_can_be_said_and_is_slim_through_this_machine_other
         ('mode = "thin"', ("transfer.mode", "'thin'", "'slim' or 'full'")),
         ('route = "joined"', ("transfer.route", "'joined'", "'relay' or 'direct' or 'auto'")),
         ('limit = "200"', ("transfer.limit", "'200'", "200 MB/s")),
-        ('limit = "200 Mb/s"', ("transfer.limit", "'200 Mb/s'", "1 Gbit/s")),
-        ('limit = "0 MB/s"', ("transfer.limit", "'0 MB/s'")),
-        ("limit = 200", ("transfer.limit", "200", "a string")),
+        ('limit = "200 Mbps"', ("transfer.limit", "'200 Mbps'", "1 Gbit/s")),
+        ('limit = "0 MB/s"', ("transfer.limit", "'0 MB/s'", "nothing would move")),
+        ('limit = "-3MB/s"', ("transfer.limit", "'-3MB/s'", "less than nothing")),
+        ("limit = 200", ("transfer.limit", "200", 'a string such as "200 MB/s"')),
     ],
 )
 def test_what_can_t_be_a_way_to_move_is_refused_with_what_could(line: str, words: tuple[str, ...]) -> None:
@@ -194,6 +195,18 @@ def test_what_can_t_be_a_way_to_move_is_refused_with_what_could(line: str, words
         parse_config(f"{WHOLE}\n[transfer]\n{line}\n", "config.toml")
     for word in ("config.toml", *words):
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("200 MB/s", 200e6), ("200MB/s", 200e6), ("3 KB/s", 3e3), ("3 kb/s", 3e3), ("1.5 mib/S", 1.5 * (1 << 20)),
+        ("1 Gbit/s", 125e6), ("8 kBit/s", 1e3), ("5 b/s", 5.0),
+    ],
+)  # fmt: skip
+def test_a_speed_is_in_bytes_unless_it_says_bit_in_whatever_capitals(text: str, rate: float) -> None:
+    config = parse_config(f'{WHOLE}\n[transfer]\nlimit = "{text}"\n', "config.toml")
+    assert config.transfer.bytes_per_second == rate
 
 
 @pytest.mark.parametrize("found", ["-oProxyCommand=x", "root@", "a b", "host:0", "me@host:22:3"])

@@ -26,7 +26,7 @@ def build_parser() -> argparse.ArgumentParser:
     for option, text in places:
         parser.add_argument(option, type=Path, help=text)
     parser.add_argument("--theme", help="theme of the app")
-    parser.set_defaults(run=faces.app, json=False)
+    parser.set_defaults(run=faces.app, json=False, lines=False)
     listed = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     def command(name: str, run: Callable[[argparse.Namespace], int], text: str, data: bool = True) -> Any:
@@ -141,7 +141,7 @@ def _days(text: str) -> float:
 
 
 def _step(text: str) -> int:
-    return _whole(text, 0, 10**15)
+    return _whole(text.removeprefix("step_"), 0, 10**15)
 
 
 def _whole(text: str, least: int, most: int) -> int:

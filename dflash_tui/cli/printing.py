@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import sys
 from typing import Any
+
+INTERRUPTION = "interrupted"
 
 
 def narrate(sentence: str) -> None:
@@ -14,6 +17,22 @@ def narrate(sentence: str) -> None:
     from dflash_tui.console.words import plain
 
     print(plain(sentence), file=sys.stderr, flush=True)
+
+
+def sentence_of(error: Exception) -> str:
+    """What went wrong, on one line."""
+    sentence = str(error)
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        sentence = f"{error.filename}: {error.strerror}"
+    return sentence.replace("\n", " ")
+
+
+def complain(sentence: str, arguments: argparse.Namespace) -> None:
+    """Say why a command ends; as a JSON line where it promises these on stderr."""
+    if arguments.json and arguments.lines:
+        narrate(json.dumps({"event": "error", "sentence": sentence}))
+    else:
+        narrate(sentence if sentence == INTERRUPTION else f"dflash-tui: {sentence}")
 
 
 def print_answer(answer: Any, arguments: argparse.Namespace, *, prose: bool = False) -> None:
@@ -24,7 +43,8 @@ def print_answer(answer: Any, arguments: argparse.Namespace, *, prose: bool = Fa
     if arguments.json:
         text = as_json(answer, encoding)
     else:  # a terminal without τ still shows the rest
-        text = as_text(answer).encode(encoding, "backslashreplace").decode(encoding)
+        headed = bool(sys.stdout and sys.stdout.isatty())
+        text = as_text(answer, headed=headed).encode(encoding, "backslashreplace").decode(encoding)
         if prose and sys.stdout and sys.stdout.isatty():
             from dflash_tui.cli.prose import folded
 

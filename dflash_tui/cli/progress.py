@@ -67,7 +67,7 @@ class Bars:
         self._route: tuple[str, ...] = ()
         self._progress: TransferProgress | None = None
         self._before = say
-        self._narrate = narrator(self._say, tenths=False)
+        self._narrate = narrator(self._say, tenths=False, ends=False)
 
     def tell(self, event: happened.Event) -> None:
         """Hear what happens."""

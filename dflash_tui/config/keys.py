@@ -35,6 +35,7 @@ class Shape:
 
 
 TEXT = Shape((str,), "a string")
+RATE = Shape((str,), 'a string such as "200 MB/s"')
 NUMBER = Shape((int,), "a whole number")
 REAL = Shape((int, float), "a number")
 TRUTH = Shape((bool,), "true or false")
@@ -109,8 +110,8 @@ TABLES: dict[str, dict[str, Key]] = {
     },
     "transfer": {
         "mode": Key(TEXT, "slim: only what an evaluation reads; full: files as they are"),
-        "route": Key(TEXT, "relay: through this machine; direct: from host to host; auto: the faster one"),
-        "limit": Key(TEXT, "the most that transfers take together, such as 200 MB/s"),
+        "route": Key(TEXT, "relay: through this machine; direct: from host to host; auto: direct where that can be"),
+        "limit": Key(RATE, 'the most that transfers take together, such as "200 MB/s"; "" for no limit'),
     },
     "interface": {"theme": Key(TEXT, "the app's theme")},
 }

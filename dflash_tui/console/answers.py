@@ -185,7 +185,7 @@ class CleanAnswer:
 @dataclass(frozen=True)
 class PruneAnswer:
     """``prune``: which fetched checkpoints below `root` have gone (with `dry_run`: would go), and what stays, each with
-    its reason; `bytes` that the disk gets back."""
+    its reason; `bytes` that the disk gets back. `repeat` is the command that removes them ("" where it was this)."""
 
     host: str
     root: str
@@ -193,6 +193,7 @@ class PruneAnswer:
     found: tuple[Leftover, ...]
     kept: tuple[Kept, ...]
     bytes: int
+    repeat: str = ""
 
 
 @dataclass(frozen=True)

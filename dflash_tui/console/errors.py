@@ -15,6 +15,10 @@ class ConsoleError(Exception):
     """Something asked of the console can't be done; the sentence says why and what to do."""
 
 
+class BadArgument(ConsoleError):
+    """What was asked for can't be meant: wrong usage, whatever the hosts hold."""
+
+
 class AlreadyMoving(ConsoleError):
     """What is asked for is done already by another job of this console."""
 

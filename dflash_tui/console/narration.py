@@ -12,9 +12,9 @@ from dflash_tui.transfer.progress import TransferProgress
 _WAYS = {"joined": "through this machine, by two ssh and one pipe", "direct": "from host to host"}
 
 
-def narrator(say: Callable[[str], None], *, tenths: bool = True) -> Callable[[happened.Event], None]:
+def narrator(say: Callable[[str], None], *, tenths: bool = True, ends: bool = True) -> Callable[[happened.Event], None]:
     """A listener of events that says each thing once: phases, tenths and notices, not every byte. Without `tenths` it
-    says nothing of how far a transfer is.
+    says nothing of how far a transfer is, without `ends` nothing of where it lies then: an answer says it.
 
     A transfer is announced when its bytes begin to move, so that what is there already is not said to move.
     """
@@ -69,7 +69,7 @@ def narrator(say: Callable[[str], None], *, tenths: bool = True) -> Callable[[ha
                 if tenths and (progress.phase == "verifying" or not on_one_host(job)):
                     sentence = _transfer(progress)
                     once(job, sentence.partition(" · ")[0], sentence)
-            case happened.TransferEnded() if event.error is None:
+            case happened.TransferEnded() if event.error is None and ends:
                 host = routes[event.job][-1] if event.job in routes else ""
                 say(_ended(event, host))
             case happened.TransferEnded() if event.stopped and event.error is not None:

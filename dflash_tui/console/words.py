@@ -44,17 +44,17 @@ def _escaped(text: str, quoted: Callable[[str], str]) -> str:
     )
 
 
-def as_text(answer: Any) -> str:
-    """An answer for a person."""
-    return plain("\n".join(line.rstrip(" ") for line in _lines(answer)))
+def as_text(answer: Any, *, headed: bool = False) -> str:
+    """An answer for a person. `headed`: a table says what its columns are, which a program would have to skip."""
+    return plain("\n".join(line.rstrip(" ") for line in _lines(answer, headed)))
 
 
-def _lines(answer: Any) -> Iterable[str]:
+def _lines(answer: Any, headed: bool) -> Iterable[str]:
     match answer:
         case answers.Status():
             return _status(answer)
         case answers.Checkpoints():
-            return _checkpoints(answer)
+            return _checkpoints(answer, headed)
         case answers.FetchAnswer():
             return _planned(answer) if answer.dry_run else _fetched(answer)
         case answers.EvalAnswer():
@@ -191,8 +191,10 @@ def _planned(answer: answers.FetchAnswer) -> Iterable[str]:
     yield f"free   {megabytes(answer.free_bytes)}{inodes} on {answer.host}"
 
 
-def _checkpoints(answer: answers.Checkpoints) -> Iterable[str]:
+def _checkpoints(answer: answers.Checkpoints, headed: bool) -> Iterable[str]:
     yield f"{answer.host}:{answer.root}"
+    if headed and answer.checkpoints:
+        yield f"{'step':>10}  {'saved':>10}  {'size':>10}  {'an evaluation':17}  {'state':10} {'content':25}  path"
     for item in answer.checkpoints:
         step = "?" if item.step is None else str(item.step)
         age = "" if item.age is None else ago(max(0.0, item.age))
@@ -208,7 +210,7 @@ def _hash(item: answers.ListedCheckpoint) -> str:
         return f"sha256 {item.sha256[:12]}"
     if item.quick_id:
         kind, _, digits = item.quick_id.partition("-")
-        return f"quick {kind}-{digits[:12]}"
+        return f"{kind} {digits[:12]}"
     return ""
 
 
@@ -299,7 +301,7 @@ def _pruned(answer: answers.PruneAnswer) -> Iterable[str]:
     what = "would go" if answer.dry_run else "gone"
     yield f"{counted(len(answer.found), 'thing')} {what} from {answer.host}:{answer.root}, {megabytes(answer.bytes)}"
     if answer.dry_run and answer.found:
-        yield "nothing was removed; dflash-tui prune --yes removes them"
+        yield f"nothing was removed; this removes them: {answer.repeat}"
 
 
 def _runs(answer: answers.Runs) -> Iterable[str]:

@@ -5,6 +5,16 @@ from __future__ import annotations
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable, PermissionRefused
 from dflash_tui.transfer.errors import TransferError
 
+_NO_FOLDER, _NO_LEAVE = 71, 72
+_NEAREST = f"""
+near=$1
+while [ -n "$near" ] && [ ! -e "$near" ] && [ ! -L "$near" ]; do near=${{near%/*}}; done
+near=${{near:-/}}
+printf '%s\\n' "$near"
+[ -d "$near" ] || exit {_NO_FOLDER}
+[ -w "$near" ] && [ -x "$near" ] || exit {_NO_LEAVE}
+"""
+
 
 async def make_destination(host: Host, folder: str) -> None:
     """Make a folder with its parents where it is not there yet, and see that files can be made in it.
@@ -19,6 +29,17 @@ async def make_destination(host: Host, folder: str) -> None:
         raise _refused(host, folder, error) from error
     if (await host.run(["test", "-w", folder], timeout=30, check=False)).status == 1:
         raise _sentence(host, folder, "is there, and this user may not write in it")
+
+
+async def refuse_what_can_t_be_made(host: Host, folder: str) -> None:
+    """Raise TransferError when a folder can be neither made nor written, as far as that shows without trying: the
+    nearest one that is there must be a folder in which this user may make something."""
+    done = await host.run(["sh", "-c", _NEAREST, "dflash", folder.rstrip("/")], timeout=30, check=False)
+    near = done.text.rstrip("\n")
+    if done.status == _NO_FOLDER:
+        raise _sentence(host, folder, f"can't be made: {near} is no folder")
+    if done.status == _NO_LEAVE:
+        raise _sentence(host, folder, f"can't be made or written: this user may not write in {near}")
 
 
 async def refuse_without_a_place(host: Host, folder: str) -> None:
@@ -45,5 +66,6 @@ def _refused(host: Host, folder: str, error: HostError) -> TransferError:
 
 def _sentence(host: Host, folder: str, said: str) -> TransferError:
     return TransferError(
-        f"{host.name}:{folder} {said}; set evaluation.root to a folder that this user can write on {host.name}"
+        f"{host.name}:{folder} {said}; name a folder that this user can write on {host.name}, with --to or as "
+        "evaluation.root"
     )

@@ -229,7 +229,8 @@ class _Transfer:
         return bool(found)
 
     async def _bring(self, piece: Piece) -> None:
-        self._meter.phase("moving", piece.file.name)
+        # What describes another file is not what people wait for.
+        self._meter.phase("moving", "" if piece.file.name.endswith(".slim.json") else piece.file.name)
         if self._links(piece):
             await piece.remove()
             path = self._plan.source_path(piece.file)

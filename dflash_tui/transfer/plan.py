@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dflash_tui.checkpoints.segments import Output, Range
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
-from dflash_tui.transfer.destination import refuse_without_a_place
+from dflash_tui.transfer.destination import refuse_what_can_t_be_made, refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import SourceChanged, TransferError
 from dflash_tui.transfer.journal import journal_name, part_name, plan_id, read_journal
@@ -135,6 +135,8 @@ async def _make_plan(
     for file in plan.files:
         present = await already_there(plan, file, source, destination)
         looked_at.append(replace(file, present=present) if present else await _with_part(plan, file, destination))
+    if any(not file.present for file in looked_at):
+        await refuse_what_can_t_be_made(destination, destination_folder)
     room = await look_for_room(destination, destination_folder, [file.part for file in looked_at if file.part])
     files = {file.name: replace(file, held=room.held.get(file.part, 0)) for file in looked_at}
     plan = replace(plan, files=tuple(files.values()), free=room.free, reserved=room.reserved)

@@ -13,12 +13,16 @@ import threading
 from tests.bed.bed import Bed, bed
 from tests.harness.world import REPOSITORY
 
+USAGE = "usage: python -m tests.bed [COMMAND …]    such as: python -m tests.bed dflash-tui status"
 STEP_SECONDS = 1.6
 SAVED_EVERY = 200  # steps
 
 
 def main(argv: list[str]) -> int:
     """Stand the bed up, run a shell (or `argv`) on its workstation, and take everything down; the shell's status."""
+    if argv[:1] in (["-h"], ["--help"]):
+        print(f"{USAGE}\n\n{__doc__}")
+        return 0
     with bed() as made:
         made.unset()
         ended = threading.Event()

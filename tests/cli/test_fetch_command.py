@@ -7,7 +7,9 @@ import json
 import os
 import pty
 import shutil
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,7 @@ def test_it_brings_what_an_evaluation_reads_and_says_what_stays(world: Desk) -> 
     before, after = weights(RAW), weights(folder / "checkpoint.pt")
     assert set(before) - set(after) == {"embed_tokens.weight", "lm_head.weight"}
     assert all(torch.equal(before[name], tensor) for name, tensor in after.items())
-    again = world.json("--config", config, "fetch", "4000")
+    again = world.json("--config", config, "fetch", "step_4000")
     assert (again["already_there"], again["bytes"], again["present"]) == (True, 0, answer["size"])
     assert again["folder"] == answer["folder"]
 
@@ -114,6 +116,82 @@ def test_with_json_progress_is_json_lines_on_stderr_and_the_answer_alone_on_stdo
         progress
     )
     assert events[-1]["sha256"] == ran.data["sha256"]
+
+
+def test_with_json_a_failure_is_json_too_with_its_end(world: Desk) -> None:
+    ran = world.run("fetch", "1234", "--json")
+    assert "no checkpoint of step 1234" in ran.failed(1)
+    *_, ended, error = map(json.loads, ran.err.splitlines())
+    assert (ended["event"], ended["stopped"], error["event"]) == ("ended", False, "error")
+    assert ended["error"] == error["sentence"]
+    assert error["sentence"].startswith("no checkpoint of step 1234")
+    ran = world.run("--config", world.home / "none.toml", "fetch", "--json")
+    ran.failed(2)
+    assert [json.loads(line)["event"] for line in ran.err.splitlines()] == ["ended", "error"]
+
+
+def test_with_json_an_interrupt_is_json_too_and_says_what_is_kept(world: Desk) -> None:
+    config = training(world, "interrupted")
+    argv = world.command("--config", config, "fetch", "--full", "--limit", "100 kB/s", "--json")
+    command = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=world.home,
+        env=world.environment(),
+    )  # fmt: skip
+    assert command.stderr is not None
+    lines = []
+    for text in command.stderr:
+        lines.append(json.loads(text))
+        if lines[-1]["event"] == "progress" and lines[-1]["phase"] == "moving":
+            command.send_signal(signal.SIGINT)
+            break
+    lines += map(json.loads, command.stderr)
+    assert command.wait(timeout=SECONDS) == 130
+    *_, ended, error = lines
+    assert (ended["event"], ended["stopped"], ended["kept"]) == ("ended", True, 0)
+    assert "nothing of it is kept" in ended["error"]
+    assert error == {"event": "error", "sentence": "interrupted"}
+
+
+def test_where_it_lies_is_told_once_and_what_describes_it_is_not_called_the_file(world: Desk) -> None:
+    config = training(world, "once")
+    ran = world.run("--config", config, "fetch")
+    assert "step_4000" in ran.out
+    assert "moved in" not in ran.err
+    assert "slim.json" not in ran.err
+
+
+def test_this_machine_is_no_hop_of_its_own(world: Desk, tmp_path: Path) -> None:
+    config = training(world, "home")
+    assert "ct200 ▸ local\n" in world.run("--config", config, "fetch", "--to", f"local:{tmp_path}/home").err
+
+
+def test_a_dry_run_refuses_a_folder_that_can_t_be_made_as_the_real_one_does(world: Desk, tmp_path: Path) -> None:
+    config = training(world, "refused")
+    (tmp_path / "file").touch()
+    for more in ((), ("--dry-run",)):
+        said = world.run("--config", config, "fetch", "--to", f"ct129:{tmp_path}/file/y", *more).failed(1)
+        assert f"ct129:{tmp_path}/file/y/step_4000 can't be made: {tmp_path}/file is no folder" in said
+        assert "with --to" in said
+    new = tmp_path / "new" / "y"
+    assert world.json("--config", config, "fetch", "--to", f"ct129:{new}", "--dry-run")["folder"] == f"{new}/step_4000"
+    assert not new.parent.exists()
+
+
+def test_a_second_one_says_at_once_whom_it_waits_for(world: Desk) -> None:
+    config = training(world, "waiting")
+    folder = world.evaluations / "checkpoints" / "waiting" / "step_4000"
+    slow = world.command("--config", config, "fetch", "--limit", "100 kB/s")
+    first = subprocess.Popen(
+        slow, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=world.home, env=world.environment()
+    )
+    while not (folder / ".transfer.claim").exists():
+        assert first.poll() is None
+        time.sleep(0.05)
+    code, out, shown = on_a_terminal(world, "--config", config, "fetch")
+    assert first.wait(timeout=SECONDS) == 0
+    assert code == 0
+    assert f"waits for process {first.pid} on " in shown
+    assert "already there" in out
 
 
 def test_without_a_terminal_it_is_told_in_lines(world: Desk) -> None:
@@ -194,8 +272,13 @@ def test_on_one_host_it_is_linked_as_it_is(world: Desk) -> None:
 def test_where_there_is_no_direct_way_it_says_so_and_what_to_do(world: Desk) -> None:
     config = training(world, "straight")
     said = world.run("--config", config, "fetch", "--route", "direct").failed(1)
-    assert "ct200" in said
-    assert "--route relay goes through here" in said
+    sentence = "ct200 has no ssh program, by which it would reach ct129 itself; --route relay goes through here"
+    assert said.count(sentence) == 1
+    assert "moving" not in said
+    code, _, shown = on_a_terminal(world, "--config", config, "fetch", "--route", "direct")
+    assert code == 1
+    assert " ".join(shown.split()).count(sentence) == 1
+    assert "▸" not in shown
     assert not list((world.evaluations / "checkpoints" / "straight").glob("**/checkpoint.pt"))
     ran = world.run("--config", config, "fetch", "--route", "auto", "--json")
     assert ran.data["route"] == "relay"
@@ -205,8 +288,23 @@ def test_where_there_is_no_direct_way_it_says_so_and_what_to_do(world: Desk) -> 
 
 def test_a_limit_holds_it_back(world: Desk) -> None:
     config = training(world, "slow")
-    answer = world.json("--config", config, "fetch", "--full", "--limit", "1 MB/s")
-    assert answer["seconds"] > 0.8
+    answer = world.json("--config", config, "fetch", "--full", "--limit", "400 kB/s")
+    size = RAW.stat().st_size
+    assert size / 400_000 - 0.5 < answer["seconds"] < size / 400_000 + 3
+
+
+def test_a_limit_is_one_for_all_commands_of_a_user(world: Desk, tmp_path: Path) -> None:
+    config = training(world, "shared")
+    argv = ("--config", config, "fetch", "--full", "--limit", "300 kB/s", "--json", "--to")
+    running = [
+        subprocess.Popen(
+            world.command(*argv, f"local:{tmp_path}/{name}"), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, cwd=world.home, env=world.environment(), text=True,
+        )
+        for name in ("one", "other")
+    ]  # fmt: skip
+    answers = [json.loads(command.communicate(timeout=SECONDS)[0]) for command in running]
+    assert max(answer["seconds"] for answer in answers) > 2 * RAW.stat().st_size / 300_000 * 0.8
 
 
 @pytest.mark.parametrize(
@@ -214,7 +312,13 @@ def test_a_limit_holds_it_back(world: Desk) -> None:
     [
         (("nonsense",), "expected latest, a step such as 4000, or a path"),
         (("--limit", "200"), "expected a speed such as 200 MB/s"),
-        (("--limit", "0 MB/s"), "expected a speed"),
+        (("--limit", "200"), "found '200' without a unit"),
+        (("--limit", "0 MB/s"), "found '0 MB/s', at which nothing would move, expected a speed"),
+        (("--limit", "-3MB/s"), "found '-3MB/s', which is less than nothing, expected a speed"),
+        (("--to", "ct999:/x"), "no host 'ct999'"),
+        (("--to", "ct129:x"), "expected an absolute one"),
+        (("ct999:/x",), "no host 'ct999'"),
+        (("step_x",), "expected latest, a step such as 4000, or a path"),
         (("--slim", "--full"), "not allowed with"),
         (("--route", "joined"), "invalid choice"),
         (("4000", "--step", "4000"), "not allowed with"),
@@ -227,9 +331,6 @@ def test_what_can_t_be_meant_is_wrong_usage(world: Desk, argv: tuple[str, ...], 
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (("--to", "ct999:/x"), "no host 'ct999'"),
-        (("--to", "ct129:x"), "expected an absolute one"),
-        (("ct999:/x",), "no host 'ct999'"),
         (("/nowhere/step_1",), "/nowhere/step_1: does not exist"),
         (("77",), "no checkpoint of step 77; complete: 4000"),
     ],

@@ -93,7 +93,7 @@ def test_import_says_of_a_host_or_file_that_is_none_what_is_wrong(world: Desk, a
     assert "ct129: /nowhere/results.json does not exist" in missing
     assert "no host 'ct12' in the config; did you mean 'ct129'?" in world.run(
         "import", "ct12:/nowhere/results.json", state=apart
-    ).failed(1)
+    ).failed(2)
     folder = world.run("import", f"ct129:{world.lab.root}", state=apart).failed(1)
     assert "found a folder, expected a result file" in folder
     assert "nowhere.json" in world.run("import", "nowhere.json", state=apart).failed(1)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -103,7 +105,10 @@ def test_without_yes_it_says_what_would_go_and_removes_nothing(shelf: Shelf) -> 
     assert {path: path.stat().st_mtime_ns for path in shelf.folder.rglob("*")} == before
     text = shelf.world.run("--config", shelf.config, "prune").out
     assert f"2 things would go from ct129:{shelf.folder}, 10.00 kB" in text
-    assert "nothing was removed; dflash-tui prune --yes removes them" in text
+    assert f"nothing was removed; this removes them: {answer['repeat']}" in text
+    assert answer["repeat"] == f"dflash-tui prune --config {shelf.config} --state {shelf.world.state} --yes"
+    asked = shelf.prune("--keep", "1", "--older-than", "6.5")
+    assert asked["repeat"] == answer["repeat"].replace("--yes", "--keep 1 --older-than 6.5 --yes")
 
 
 def test_with_yes_the_same_goes_as_a_whole(shelf: Shelf) -> None:
@@ -399,6 +404,23 @@ def test_a_console_that_only_watches_has_nothing_to_prune(world: Desk) -> None:
     assert "without [evaluation] this console only watches" in world.run("--config", config, "prune").failed(1)
 
 
+def on_a_terminal(world: Desk, *argv: str | Path) -> str:
+    """What a command shows on a terminal."""
+    master, terminal = pty.openpty()
+    command = subprocess.Popen(
+        world.command(*argv), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdout=terminal, cwd=world.home,
+        env=world.environment(),
+    )  # fmt: skip
+    os.close(terminal)
+    shown = b""
+    with suppress(OSError):  # the other side is closed
+        while data := os.read(master, 4096):
+            shown += data
+    command.wait()
+    os.close(master)
+    return shown.decode()
+
+
 @pytest.mark.parametrize("wrong", [("--keep", "0"), ("--keep", "x"), ("--older-than", "-1"), ("--older-than", "nan")])
 def test_a_number_that_means_nothing_is_a_wrong_use(world: Desk, wrong: tuple[str, str]) -> None:
     assert world.run("prune", *wrong).code == 2
@@ -417,5 +439,11 @@ def test_checkpoints_tells_age_weights_and_hash(world: Desk) -> None:
     assert 0 <= first["age"] < 600
     text = world.run("--config", config, "checkpoints").out
     assert f"sha256 {first['sha256'][:12]}" in text
-    assert f"quick {second['quick_id'][:16]}  " in text
+    kind, _, digits = second["quick_id"].partition("-")
+    assert f"{kind} {digits[:12]}  " in text
+    assert "quick" not in text
+    assert "state" not in text.splitlines()[1], "what a program reads has no heading"
+    shown = on_a_terminal(world, "--config", config, "checkpoints")
+    assert "step" in shown.splitlines()[1]
+    assert "content" in shown.splitlines()[1]
     assert "weights " in text

@@ -15,7 +15,7 @@ from dflash_tui.checkpoints.errors import CheckpointError, CheckpointIncomplete
 from dflash_tui.checkpoints.identity import quick_id
 from dflash_tui.checkpoints.needed import evaluation_files
 from dflash_tui.checkpoints.opening import read_directories, weight_file
-from dflash_tui.console.errors import ConsoleError
+from dflash_tui.console.errors import BadArgument, ConsoleError
 from dflash_tui.hosts.base import FileMissing, Host, Stat
 from dflash_tui.watch.remote_files import RemoteFiles
 
@@ -54,13 +54,13 @@ class Found:
 
 
 def placed(console: Console, model: str, what: str = "model", otherwise: Host | None = None) -> tuple[Host, str]:
-    """Host and path of ``HOST:PATH``; without a host, on `otherwise` (the evaluation host). Raises ConsoleError, which
+    """Host and path of ``HOST:PATH``; without a host, on `otherwise` (the evaluation host). Raises BadArgument, which
     calls it `what`."""
     name, colon, path = ("", "", model) if model.startswith(("/", "~")) else model.partition(":")
     if name and not colon:
         name, path = "", model
     if not path.startswith("/"):
-        raise ConsoleError(
+        raise BadArgument(
             f"{what} {model!r}: found the path {path!r}, expected an absolute one, as in HOST:/models/drafter; the "
             "host's own shell is not asked what ~ or a relative path means"
         )
@@ -69,7 +69,7 @@ def placed(console: Console, model: str, what: str = "model", otherwise: Host | 
     if name not in console.hosts:
         near = difflib.get_close_matches(name, list(console.hosts), 1)
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(console.hosts)}"
-        raise ConsoleError(f"{what} {model!r}: no host {name!r} in the config; {hint}")
+        raise BadArgument(f"{what} {model!r}: no host {name!r} in the config; {hint}")
     return console.host(name), path
 
 

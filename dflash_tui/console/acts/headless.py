@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import posixpath
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -211,7 +212,20 @@ async def prune(console: Console, arguments: argparse.Namespace) -> PruneAnswer:
     done = await pruning.prune(console, keep=arguments.keep, older_than_days=arguments.older_than, remove=arguments.yes)
     freed = sum(item.bytes for item in done.found)
     root = posixpath.join(console.evaluation.root, "checkpoints", console.config.training.name)
-    return PruneAnswer(console.evaluation_host.name, root, not arguments.yes, done.found, done.kept, freed)
+    repeat = "" if arguments.yes else _again(arguments)
+    return PruneAnswer(console.evaluation_host.name, root, not arguments.yes, done.found, done.kept, freed, repeat)
+
+
+def _again(arguments: argparse.Namespace) -> str:
+    """The same `prune`, to be carried out."""
+    given = (
+        ("--config", arguments.config),
+        ("--state", arguments.state),
+        ("--keep", arguments.keep),
+        ("--older-than", None if arguments.older_than is None else f"{arguments.older_than:g}"),
+    )
+    words = [word for option, value in given if value is not None for word in (option, str(value))]
+    return shlex.join(["dflash-tui", "prune", *words, "--yes"])
 
 
 async def live_now(console: Console) -> dict[str, Any] | None:

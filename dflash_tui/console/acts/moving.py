@@ -84,7 +84,8 @@ async def carry(
     if load.once and (lock := console.folders.get((destination.name, wanted))) is not None and lock.locked():
         raise AlreadyMoving(f"{name} is already moving to {destination.name}")
     under_way: list[TransferPlan] = []
-    between = () if wanted_route(console, load.route) == "direct" else ("here",)
+    straight = wanted_route(console, load.route) == "direct" or "local" in (load.source.name, destination.name)
+    between = () if straight else ("here",)  # `local` is this machine itself
     console.emit(
         happened.TransferStarted(job, load.step, name, (load.source.name, *between, destination.name), load.size)
     )

@@ -71,7 +71,9 @@ def _beside(state: State) -> str:
     moving = sum(pane.planned for pane in state.beside)
     waiting = len(state.beside) - moving
     return "".join(
-        f" · {count} more {word}{'s' if count == 1 else ''}" for count, word in ((moving, "run"), (waiting, "wait")) if count
+        f" · {count} more {word}{'s' if count == 1 else ''}"
+        for count, word in ((moving, "run"), (waiting, "wait"))
+        if count
     )
 
 
