@@ -62,6 +62,14 @@ class Shared:
         """Bytes per second of all transfers together."""
         return self._limit
 
+    @limit.setter
+    def limit(self, bytes_per_second: float | None) -> None:
+        limit = _checked(bytes_per_second)
+        self._count()
+        self._note()
+        self._limit = limit
+        self._serve()
+
     @property
     def share(self) -> float | None:
         """What of it is for the lanes of this process."""
@@ -78,14 +86,6 @@ class Shared:
         if now:
             self._disturbed = self._clock()
         return now
-
-    @limit.setter
-    def limit(self, bytes_per_second: float | None) -> None:
-        limit = _checked(bytes_per_second)
-        self._count()
-        self._note()
-        self._limit = limit
-        self._serve()
 
     def lane(self) -> Lane:
         """A lane for one transfer."""

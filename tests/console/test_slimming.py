@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +19,15 @@ from dflash_tui.checkpoints.slim_sidecar import read_sidecar
 from dflash_tui.console import events as happened
 from dflash_tui.console.acts.evaluate import evaluate
 from dflash_tui.console.acts.fetch import Fetched, fetch
+from dflash_tui.console.acts.moving import READINGS, Load, carry
 from dflash_tui.console.console import Console
-from dflash_tui.hosts.base import Completed
+from dflash_tui.hosts.base import Completed, Entry, Process
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.records.codec import loads
 from dflash_tui.records.manifest import Manifest
+from dflash_tui.transfer.errors import SourceChanged
+from tests.cases import known
+from tests.checkpoints.test_slim_kept import ARGS
 from tests.console.world import Bench, bench
 
 FROZEN = {"embed_tokens.weight", "lm_head.weight"}
@@ -106,6 +112,34 @@ async def test_a_slim_copy_answers_the_same_request_as_a_full_one(tiny: Bench) -
     assert slim.evaluation.blocks == again.evaluation.blocks
     linked = [tiny.root / "lab" / "eval" / "runs" / m.run_id / m.checkpoint.linked for m in (one, other)]
     assert linked[0].stat().st_size < linked[1].stat().st_size / 3
+
+
+async def test_a_full_copy_that_lies_there_is_used_and_nothing_moves(tiny: Bench) -> None:
+    full = await fetch(tiny.console, mode="full")
+    done = await fetch(tiny.console)
+    assert done.already_there
+    assert (done.folder, done.names) == (full.folder, full.names)
+    assert notices(tiny)[-1] == f"lab:{full.folder} holds the whole copy of it already"
+    assert not Path(full.folder.removesuffix("-full")).exists()
+    # What is no more there, or is of another file, answers for nothing.
+    weights(full).unlink()
+    slim = await fetch(tiny.console)
+    assert (Path(slim.folder).name, slim.brought.cargo.copy) == ("step_4000", "slim")
+
+
+async def test_a_full_copy_of_a_file_that_was_replaced_is_not_used(tiny: Bench) -> None:
+    await fetch(tiny.console, mode="full")
+    os.utime(tiny.workspace / "checkpoints" / "step_4000" / "checkpoint.pt", (1, 1))
+    slim = await fetch(tiny.console)
+    assert (Path(slim.folder).name, slim.brought.cargo.copy) == ("step_4000", "slim")
+
+
+async def test_an_evaluation_of_a_full_copy_answers_without_a_byte_that_moves(tiny: Bench) -> None:
+    await fetch(tiny.console, mode="full")
+    first = await evaluate(tiny.console)
+    again = await evaluate(tiny.console)
+    assert (first.existing, again.existing) == (False, True)
+    assert sum(event.bytes for event in tiny.of(happened.TransferEnded)[1:]) == 0
 
 
 async def test_the_manifest_says_what_was_evaluated_and_where_the_original_lies(tiny: Bench) -> None:
@@ -251,3 +285,206 @@ async def test_a_console_that_only_watches_brings_it_where_it_is_told_to(tiny: B
     done = await fetch(watching, to=f"local:{tiny.root}/here")
     assert (done.folder, left(done)) == (f"{tiny.root}/here/step_4000", {"optimizer"})
     await watching.close()
+
+
+class Rewriting(LocalHost):
+    """A host that has other bytes written over a file each time that a path is listed, or read, as often as `times`
+    says, from when it is `armed`."""
+
+    def __init__(self, name: str, path: Path, rewrite: Callable[[], None], times: int) -> None:
+        super().__init__(name)
+        self._path, self._rewrite, self.times, self.armed = str(path), rewrite, times, False
+
+    def _happens(self, path: str) -> None:
+        if self.armed and self.times and path == self._path:
+            self.times -= 1
+            self._rewrite()
+
+    async def list(self, path: str) -> list[Entry]:
+        found = await super().list(path)
+        self._happens(path)
+        return found
+
+    async def read(self, path: str, offset: int, length: int) -> bytes:
+        found = await super().read(path, offset, length)
+        self._happens(path)
+        return found
+
+
+def trained_on(path: Path, container: str) -> tuple[Callable[[], None], list[dict[str, torch.Tensor]]]:
+    """Write a checkpoint in a container; what writes it anew in place, with each tensor one more, and all that were."""
+    before = {name: tensor.contiguous().clone() for name, tensor in model(RAW).items()}
+    states = [before]
+
+    def save(tensors: dict[str, torch.Tensor], into: Path) -> None:
+        if container == "safetensors":
+            save_file(tensors, into, metadata={"note": "x" * 16 * len(states)})
+        else:
+            data = {"model_state_dict": tensors, "step": 5000, "optimizer": torch.ones(9999), "args": "x" * len(states)}
+            torch.save(data, into, _use_new_zipfile_serialization=container == "zip")
+
+    def again() -> None:
+        states.append({name: tensor + 1 for name, tensor in states[-1].items()})
+        aside = path.with_name("aside")
+        save(states[-1], aside)
+        with path.open("r+b") as file:
+            file.write(aside.read_bytes())
+            file.truncate()
+        aside.unlink()
+
+    path.parent.mkdir()
+    save(before, path)
+    os.utime(path, (1, 1))  # it is settled
+    return again, states
+
+
+def tensors_of(path: Path) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = load_file(path) if path.suffix == ".safetensors" else model(path)
+    return found
+
+
+RAW = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
+CONTAINERS = pytest.mark.parametrize("container", ["zip", "legacy", "safetensors"])
+
+
+def rewritten(tiny: Bench, container: str, times: int, mode: str) -> tuple[Console, list[dict[str, torch.Tensor]]]:
+    """A console whose newest checkpoint is written again while it is looked at: between its structure and the plan."""
+    name = "model.safetensors" if container == "safetensors" else "checkpoint.pt"
+    path = tiny.workspace / "checkpoints" / "step_5000" / name
+    again, states = trained_on(path, container)
+    if mode == "slim":
+        hosts = {"lab": Rewriting("lab", tiny.lab.target.folder, again, times)}
+    else:
+        hosts = {"ct200": Rewriting("ct200", path, again, times)}
+
+    def told(event: happened.Event) -> None:
+        tiny.told.append(event)
+        if isinstance(event, happened.TransferStarted):
+            for host in hosts.values():
+                host.armed = True
+
+    return Console(tiny.console.config, tiny.console.store, {**tiny.console.hosts, **hosts}, told=told), states
+
+
+@CONTAINERS
+async def test_what_is_written_again_between_reading_and_planning_is_read_again(tiny: Bench, container: str) -> None:
+    console, states = rewritten(tiny, container, 1, "slim")
+    done = await fetch(console)
+    assert len(states) == 2
+    found = tensors_of(weights(done))
+    assert all(torch.equal(tensor, states[-1][name]) for name, tensor in found.items())
+    assert set(found) == set(states[-1])  # its embedding was trained along: it is not the target's any more
+    assert [sentence for sentence in notices(tiny) if sentence.endswith("it is read again")]
+    await console.close()
+
+
+@CONTAINERS
+async def test_what_is_written_again_all_the_time_is_given_up_and_nothing_lies_there(
+    tiny: Bench, container: str
+) -> None:
+    console, states = rewritten(tiny, container, 99, "slim")
+    with pytest.raises(SourceChanged, match=r"written again or replaced.*; plan again"):
+        await fetch(console)
+    assert len(states) == 1 + READINGS
+    assert len([sentence for sentence in notices(tiny) if sentence.endswith("it is read again")]) == READINGS - 1
+    root = Path(console.evaluation.root, "checkpoints")
+    assert not [path for path in root.rglob("*") if path.is_file()]
+    await console.close()
+
+
+async def test_a_whole_copy_is_of_one_state_too(tiny: Bench) -> None:
+    console, states = rewritten(tiny, "zip", 1, "full")
+    done = await fetch(console, mode="full")
+    assert len(states) == 2
+    found = tensors_of(weights(done))
+    assert set(found) == set(states[-1])
+    assert all(torch.equal(tensor, states[-1][name]) for name, tensor in found.items())
+    assert [sentence for sentence in notices(tiny) if sentence.endswith("it is read again")]
+    await console.close()
+
+
+async def test_a_digest_of_what_was_written_again_meanwhile_is_not_remembered(tiny: Bench) -> None:
+    again, _ = trained_on(tiny.workspace / "checkpoints" / "step_5000" / "model.safetensors", "safetensors")
+
+    class Hashed(LocalHost):
+        """Its checkpoint changes while programs run on it that are handed what to read: those that hash."""
+
+        times = 0
+
+        def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+            if stdin:
+                self.times += 1
+                again()
+            return super().stream(argv, stdin=stdin)
+
+    source = Hashed("ct200")
+    made = with_hosts(tiny, ct200=source)
+    with pytest.raises(SourceChanged):
+        await fetch(made.console)
+    assert source.times >= READINGS
+    remembered = tiny.root / "state" / "digests.json"
+    assert "step_5000" not in (remembered.read_text() if remembered.exists() else "")
+
+
+async def test_a_drafter_that_is_not_whole_comes_with_all_that_its_file_holds(tiny: Bench) -> None:
+    path = tiny.workspace / "checkpoints" / "step_5000" / "checkpoint.pt"
+    path.parent.mkdir()
+    saved = model(RAW)
+    rest = {name: saved.pop(name) for name in list(saved) if "layers.1" in name or name == "norm.weight"}
+    torch.save({"drafter": saved, "more": rest, "optimizer": torch.ones(9999), "best_loss": torch.tensor(0.3)}, path)
+    done = await fetch(tiny.console)
+    assert (done.brought.cargo.copy, weights(done).read_bytes()) == ("plain", path.read_bytes())
+    assert "it can't be made slim" in done.brought.cargo.why
+
+
+async def test_the_sidecar_lists_the_files_that_stay(tiny: Bench) -> None:
+    folder = tiny.workspace / "checkpoints" / "step_4000"
+    torch.save(torch.ones(5), folder / "scheduler.pt")
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))  # they are settled
+    done = await fetch(tiny.console)
+    said = read_sidecar(Path(done.folder, "checkpoint.pt.slim.json").read_bytes())
+    left = {item.name: (item.nbytes, item.why) for item in said.left}
+    assert left["scheduler.pt"][0] == (folder / "scheduler.pt").stat().st_size
+    assert all(why for _, why in left.values())
+
+
+async def test_arguments_beside_the_weights_are_read_of_a_slim_copy_as_of_a_full_one(tiny: Bench) -> None:
+    folder = tiny.workspace / "checkpoints" / "step_5000"
+    folder.mkdir()
+    save_file({name: tensor.contiguous().clone() for name, tensor in model(RAW).items()}, folder / "model.safetensors")
+    state = {"args": argparse.Namespace(**ARGS), "global_step": 5000, "optimizer": torch.ones(10_000)}
+    torch.save(state, folder / "training_state.pt")
+    for path in folder.iterdir():
+        os.utime(path, (1, 1))  # they are settled
+    manifests = []
+    for mode in ("slim", "full"):
+        config = replace(tiny.console.config, drafter={}, transfer=replace(tiny.console.config.transfer, mode=mode))
+        console = Console(config, tiny.console.store, tiny.console.hosts)
+        manifests.append(manifest_of(tiny, (await evaluate(console, again=True)).run_id))
+        await console.close()
+    slim, full = manifests
+    assert replace(slim.settings, sources={}) == replace(full.settings, sources={})
+    assert slim.settings.sources["block_size"] == full.settings.sources["block_size"]
+    assert (slim.request_id, slim.checkpoint.weights_id) == (full.request_id, full.checkpoint.weights_id)
+    small = Path(console.evaluation.root, "checkpoints", "slammed5", "step_5000", "training_state.pt")
+    assert small.stat().st_size < (folder / "training_state.pt").stat().st_size / 5
+
+
+@pytest.mark.parametrize("old", [True, False])
+async def test_a_whole_copy_that_lies_there_answers_for_a_slim_one(tiny: Bench, old: bool) -> None:
+    folder = tiny.workspace / "checkpoints" / "step_4000"
+    wanted = str(Path(tiny.console.evaluation.root, "checkpoints", "slammed5", "step_4000"))
+    load = Load(tiny.console.training_host, str(folder), ("checkpoint.pt",), 1, 4000, "full")
+    await carry(tiny.console, "1", load, wanted)
+    record = Path(wanted, ".transfer.json")
+    if old:
+        said = json.loads(record.read_text())
+        del said["files"]["checkpoint.pt"]["plan"]
+        record.write_text(json.dumps(said))
+    done = await fetch(tiny.console)
+    assert (done.folder, done.already_there, done.names) == (wanted, True, ("checkpoint.pt",))
+    assert any("holds the whole copy of it already" in sentence for sentence in notices(tiny))
+    os.utime(folder / "checkpoint.pt", (1, 1))
+    other = await fetch(tiny.console)
+    assert (other.folder, other.brought.cargo.copy) == (f"{wanted}-2", "slim")
