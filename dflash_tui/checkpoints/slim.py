@@ -129,7 +129,7 @@ def without(files: Files, anatomy: Anatomy, leave: frozenset[str]) -> Slim:
             f"{structure.files[0]}: a slim copy would have {output.size} bytes, more than the {total} of its files, of "
             "which some are then several tensors at once"
         )
-    if not any(item.nbytes for item in left):
+    if output.size >= total or not any(item.nbytes for item in left):
         left = []
     return Slim(output, kept, tuple(left), total, structure.step, anatomy.changed)
 
@@ -152,8 +152,11 @@ def portion(part: int, whole: int) -> str:
 
 def left_words(left: Iterable[Left]) -> str:
     """Like "optimizer, frozen embed/lm_head"; "nothing"."""
-    kinds = {item.kind for item in left}
+    items = list(left)
+    kinds = {item.kind for item in items}
     words = [word for kind, word in _WORDS if kind in kinds]
+    if any(item.kind == "verifier" and not item.name.endswith(_NEVER_READ) for item in items):
+        words[words.index("verifier_lm_head")] = "verifier"
     frozen = [word for kind, word in (("embedding", "embed"), ("head", "lm_head")) if kind in kinds]
     if frozen:
         words.append(f"frozen {'/'.join(frozen)}")
