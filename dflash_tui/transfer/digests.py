@@ -199,6 +199,10 @@ async def range_crcs(host: Host, folder: str, pieces: Sequence[Range]) -> list[i
     return list(found)
 
 
+class NoHash(TransferError):
+    """The host has no program that hashes."""
+
+
 def _seconds(nbytes: int) -> float:
     return _START_SECONDS + nbytes / _SLOWEST
 
@@ -283,4 +287,5 @@ def _judge(host: Host, what: str, done: Completed) -> None:
     if done.status > 128:
         raise HostUnreachable(f"{host.name}: hashing {what} was ended by signal {done.status - 128}")
     said = [line for line in done.stderr.splitlines() if line.strip() and " records " not in line]
-    raise TransferError(f"{host.name}: no SHA-256 of {what}: {said[0] if said else f'status {done.status}'}")
+    family = NoHash if done.status == 127 else TransferError
+    raise family(f"{host.name}: no SHA-256 of {what}: {said[0] if said else f'status {done.status}'}")

@@ -116,6 +116,7 @@ class _Transfer:
         self._prover = Prover(plan, source, destination, meter)
         self._pieces = [Piece(plan, file, source, destination, self._keeper) for file in plan.files if not file.present]
         self._reached = self._fruitless = self._cuts = 0
+        self._proven: set[str] = set()
         self.hashes = {file.name: file.present for file in plan.files if file.present}
         self.how: dict[str, How] = {name: "already there" for name in self.hashes}
         self.routes: Counter[Route] = Counter()
@@ -239,8 +240,8 @@ class _Transfer:
             self._meter.route("same host")
             self._meter.at(self._have(), self._have())
             return
-        if not piece.seen_until(piece.at):
-            self._prover.begin(piece)
+        if piece.at < piece.file.size:
+            await self._prover.forget(piece)
         while piece.at < piece.file.size or not piece.file.size:
             await self._leg(piece)
             self.how[piece.file.name] = "streamed"
@@ -250,9 +251,7 @@ class _Transfer:
     async def _leg(self, piece: Piece) -> None:
         engine, most = await self._choose(piece)
         self._meter.route(engine.route)
-        if engine.route != "relay":
-            self._prover.begin(piece)
-        began = time.monotonic()
+        start, began = piece.at, time.monotonic()
 
         def count(read: int, written: int) -> None:
             self.routes[engine.route] += read
@@ -282,6 +281,8 @@ class _Transfer:
             self._meter.at(self._have(), self._have())
         else:
             self._cuts = 0
+            if engine is self._relay and not start and piece.at == piece.file.size:
+                self._prover.passed_in_one(piece)
             if self._chooser is not None and engine not in (self._relay, self._pipe):
                 self._chooser.measured(engine, nbytes, time.monotonic() - began)
 
@@ -306,13 +307,17 @@ class _Transfer:
                 try:
                     await self._prover.prove(piece, linked=self.how.get(piece.file.name) == "linked")
                 except WrongFrom as wrong:
+                    await self._check_sources()
                     if piece.again:
                         raise TransferCorrupt(f"{wrong.sentence}; it was thrown away") from wrong
                     piece.again = True
                     await self._go_back(piece, wrong.at)
                     await self._bring(piece)
                     self._meter.phase("verifying")
-            self._fruitless = 0
+            # What is only proven once more after a cut brings nobody further.
+            if piece.file.name not in self._proven:
+                self._proven.add(piece.file.name)
+                self._fruitless = 0
 
     async def _publish(self, piece: Piece) -> None:
         assert piece.stat is not None

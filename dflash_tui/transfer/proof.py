@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 
-from dflash_tui.checkpoints.segments import Output, clipped
+from dflash_tui.checkpoints.segments import Output, Range, clipped
 from dflash_tui.hosts.base import Host, ReadShort
-from dflash_tui.transfer.digests import chunk_digests, digest, source_digest
+from dflash_tui.transfer.digests import NoHash, chunk_digests, digest, source_digest
 from dflash_tui.transfer.emission import skipping
 from dflash_tui.transfer.engine import CHUNK
-from dflash_tui.transfer.errors import TransferCorrupt, TransferCut
+from dflash_tui.transfer.errors import SourceChanged, TransferCorrupt, TransferCut
 from dflash_tui.transfer.in_flight import settled
 from dflash_tui.transfer.piece import Piece
 from dflash_tui.transfer.plan import TransferPlan
@@ -29,22 +29,34 @@ class WrongFrom(Exception):
 
 
 class Prover:
-    """Compares both ends. Where every chunk's hash is known from when it passed through this process, what lies at the
-    destination is compared with those; else with the source's own hash, which is made beside the transfer as soon as it
-    is known to be needed, while the file is in its cache."""
+    """Compares both ends.
+
+    Where every byte of the source passed here in one go under a CRC-32 that the source states, what lies at the
+    destination is compared with the SHA-256 of each chunk that passed. Everything else (files without CRC-32s, pieces
+    that were continued, bytes that did not pass here) is compared with the source's own SHA-256, which is begun only
+    when the last byte has arrived: equal hashes then prove that each byte of the source is at the end what it was when
+    it was read, so that what arrived is the source as it was at one moment in between. A file that is overwritten in
+    place shows neither by size nor by inode, and a mapped one not even by a time.
+    """
 
     def __init__(self, plan: TransferPlan, source: Host, destination: Host, meter: Meter) -> None:
         self._plan, self._source, self._destination, self._meter = plan, source, destination, meter
         self._hashing: dict[str, asyncio.Task[str]] = {}
+        self._checked: set[str] = set()
 
-    def begin(self, piece: Piece) -> None:
-        """The source's own hash is going to be needed."""
-        name = piece.file.name
-        task = self._hashing.get(name)
-        failed = task is not None and task.done() and (task.cancelled() or task.exception() is not None)
-        if (task is None or failed) and (piece.late is None or piece.at == piece.file.size):
-            self._hashing[name] = asyncio.create_task(self._source_digest(piece))
-            self._meter.to_verify(0 if failed else piece.file.size)
+    def passed_in_one(self, piece: Piece) -> None:
+        """All of it passed here in one leg, which compared each CRC-32 that is stated."""
+        segments = piece.file.output.segments
+        if all(segment.crc is not None for segment in segments if isinstance(segment, Range) and segment.nbytes):
+            self._checked.add(piece.file.name)
+
+    async def forget(self, piece: Piece) -> None:
+        """More bytes of it are going to be read: what was hashed at the source before says nothing of those."""
+        self._checked.discard(piece.file.name)
+        task = self._hashing.pop(piece.file.name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> None:
         """Stop what is still being computed."""
@@ -54,7 +66,7 @@ class Prover:
 
     async def prove(self, piece: Piece, *, linked: bool = False) -> None:
         """Set the piece's `proven` and `stat`; a link to the source needs nothing to be compared. Raises WrongFrom,
-        TransferCut when somebody wrote into it meanwhile."""
+        SourceChanged when the source is not what passed, TransferCut when somebody wrote into the part meanwhile."""
         size = piece.file.size
         before = await self._destination.stat(piece.part, follow=False)
         if before.size != size:
@@ -64,8 +76,10 @@ class Prover:
         try:
             if linked:
                 await whole
+            elif piece.seen and (piece.file.name in self._checked or not size):
+                await self._by_chunks(piece, whole)
             else:
-                await (self._by_chunks(piece, whole) if piece.seen else self._by_source(piece, whole))
+                await self._by_source(piece, whole)
         finally:
             whole.cancel()
             await asyncio.gather(whole, return_exceptions=True)
@@ -88,11 +102,33 @@ class Prover:
             if found != expected:
                 raise self._wrong(piece, number, found, expected, "what passed here")
 
+    def _source_hash(self, piece: Piece) -> asyncio.Task[str]:
+        """The source's own hash, made once for bytes that are not read again."""
+        name = piece.file.name
+        task = self._hashing.get(name)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            self._meter.to_verify(piece.file.size if task is None else 0)
+            task = self._hashing[name] = asyncio.create_task(self._source_digest(piece))
+        return task
+
     async def _by_source(self, piece: Piece, whole: asyncio.Task[str]) -> None:
-        self.begin(piece)
-        here, there = await asyncio.gather(whole, asyncio.shield(self._hashing[piece.file.name]))
+        try:
+            here, there = await asyncio.gather(whole, asyncio.shield(self._source_hash(piece)))
+        except NoHash:
+            # Nothing there hashes: what passed here, and the source's size and time, are all that can be known.
+            if not (whole.done() and whole.exception()) and piece.seen:
+                await self._by_chunks(piece, whole)
+                return
+            raise
         if here == there:
             return
+        if piece.seen:
+            await self._by_chunks(piece, whole)
+            raise SourceChanged(
+                f"{self._source.name}:{self._plan.source_path(piece.file)} was written again while it moved (the "
+                f"SHA-256 of {piece.file.name} is {there[:16]}… there now, of what was read of it {here[:16]}…); plan "
+                "again when nobody writes it"
+            )
         if piece.file.size <= CHUNK:
             raise self._wrong(piece, 0, here, there, "the source")
         found = await chunk_digests(self._destination, piece.part, piece.file.size)

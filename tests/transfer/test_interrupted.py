@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import TransferCut, TransferError
@@ -205,3 +208,33 @@ async def cut_after(place: Place, nbytes: int) -> None:
     one = Place(place.there, place.here, place.source, BreakingHost(place.destination, wire=nbytes))
     with pytest.raises(TransferCut):
         await one.move(tries=1)
+
+
+class LossyHost(BreakingHost):
+    """A host behind a launcher that loses the end of what is written to checkpoint.pt."""
+
+    @contextlib.asynccontextmanager
+    async def _stream(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
+        async with self.inner.stream(argv, stdin=stdin) as process:
+            lossy = "conv=notrunc" in " ".join(argv) and ".checkpoint.pt" in " ".join(argv)
+            yield _Lossy(process) if lossy else process
+
+
+class _Lossy:
+    def __init__(self, inner: Process) -> None:
+        self._inner, self._passed = inner, 0
+        self.read, self.close_stdin = inner.read, inner.close_stdin
+        self.wait, self.announced = inner.wait, inner.announced
+
+    async def write(self, data: bytes) -> None:
+        self._passed += len(data)
+        await self._inner.write(data[:-50] if self._passed >= 3 * MIB else data)
+
+
+async def test_a_small_file_that_is_proven_again_and_again_does_not_make_the_tries_endless(place: Place) -> None:
+    place.make(3 * MIB)
+    place.make(2, "config.json")
+    place.destination = LossyHost(place.destination)
+    with pytest.raises(TransferCut, match=r"given up after \d attempts"):
+        await place.move("config.json", "checkpoint.pt", tries=2)
+    assert place.seen[-1].attempt <= 5
