@@ -182,7 +182,7 @@ async def test_direct_goes_where_the_workstation_does_not(ways: Ways) -> None:
     # What the workstation knows the destination by is nothing to the source.
     unreached = await reachable(source, destination, str(ways.part.parent))
     assert isinstance(unreached, str)
-    assert f"train can't log in to {await login_target(destination.address)}: " in unreached
+    assert f"train does not reach {await login_target(destination.address)}: " in unreached
     target = f"{ways.eval.user.name}@{ways.between.address}"
     way = await reachable(source, destination, str(ways.part.parent), target)
     assert isinstance(way, DirectRoute), way
@@ -217,7 +217,7 @@ async def test_machines_that_don_t_reach_each_other_are_relayed_between(ways: Wa
     engine, _ = await chooser.choose(MIB)
     assert time.monotonic() - began < 15
     assert engine.route == "relay"
-    assert "can't log in" in chooser.notes[0]
+    assert f"train does not reach {target}: " in chooser.notes[0]
     assert os.listdir(ways.part.parent) == []
     await source.close()
     await destination.close()
