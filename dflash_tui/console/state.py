@@ -255,9 +255,7 @@ def _training(
     return replace(pane, progress=event.progress, log=(*before, *event.new_lines)[-LOG_LINES:])
 
 
-TransferEvent = (
-    happened.TransferStarted | happened.TransferPlanned | happened.TransferAdvanced | happened.TransferEnded
-)
+TransferEvent = happened.TransferStarted | happened.TransferPlanned | happened.TransferAdvanced | happened.TransferEnded
 
 
 def _transfers(state: State, event: TransferEvent) -> State:

@@ -39,7 +39,9 @@ async def refuse_what_can_t_be_made(host: Host, folder: str) -> None:
     if done.status == _NO_FOLDER:
         raise _sentence(host, folder, f"can't be made: {near} is no folder")
     if done.status == _NO_LEAVE:
-        raise _sentence(host, folder, f"can't be made or written: this user may not write in {near}")
+        there = near == folder.rstrip("/")
+        said = "is there, and this user may not write in it" if there else f"can't be made: no writing in {near}"
+        raise _sentence(host, folder, said)
 
 
 async def refuse_without_a_place(host: Host, folder: str) -> None:

@@ -599,3 +599,12 @@ def test_what_goes_from_host_to_host_has_one_hop() -> None:
 def test_before_a_byte_moves_it_says_what_it_does() -> None:
     state = story.folded((*story.training(), story.moving()[0]))
     assert "step 4000 · 15.5 GB · looks at what has to move" in text(draw_transfer(state, View(56, 4)))
+
+
+def test_a_transfer_that_waits_says_for_whom_and_that_is_no_attempt() -> None:
+    waits = "process 7 on laptop, which fills ct129:/x"
+    waiting = replace(story.transfer_progress(0, "planning"), waits_for=waits)
+    state = fold(story.running(), happened.TransferAdvanced("job 1", waiting))
+    shown = text(draw_transfer(state, View(100, 8)))
+    assert f"waits     for {waits}" in shown
+    assert "attempt" not in shown
