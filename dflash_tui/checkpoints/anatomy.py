@@ -17,6 +17,7 @@ from dflash_tui.checkpoints.namespace import model_entries
 from dflash_tui.checkpoints.opening import is_dcp, read_structure
 from dflash_tui.checkpoints.pickles import Opaque, Storage, Tensor
 from dflash_tui.checkpoints.slim_extras import Keeping
+from dflash_tui.checkpoints.sentences import shown
 from dflash_tui.checkpoints.statedict import ARGS, storage_nbytes
 from dflash_tui.checkpoints.structure import Structure
 
@@ -206,7 +207,7 @@ def _named(entries: Mapping[Any, Any], prefix: str) -> Iterable[tuple[str, Any]]
 
 
 def _name(key: Any) -> str:
-    return key if isinstance(key, str) else f"key {key!r}"
+    return key if isinstance(key, str) else f"key {shown(key)}"
 
 
 def _keep(found: _Found, key: Any, value: Any) -> None:
