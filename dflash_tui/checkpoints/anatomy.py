@@ -16,8 +16,8 @@ from dflash_tui.checkpoints.keys import canonical_name, canonical_tensors
 from dflash_tui.checkpoints.namespace import model_entries
 from dflash_tui.checkpoints.opening import is_dcp, read_structure
 from dflash_tui.checkpoints.pickles import Opaque, Storage, Tensor
-from dflash_tui.checkpoints.slim_extras import Keeping
 from dflash_tui.checkpoints.sentences import shown
+from dflash_tui.checkpoints.slim_extras import Keeping
 from dflash_tui.checkpoints.statedict import ARGS, storage_nbytes
 from dflash_tui.checkpoints.structure import Structure
 
