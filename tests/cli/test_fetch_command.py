@@ -298,12 +298,14 @@ def test_a_limit_is_one_for_all_commands_of_a_user(world: Desk, tmp_path: Path) 
     argv = ("--config", config, "fetch", "--full", "--limit", "300 kB/s", "--json", "--to")
     running = [
         subprocess.Popen(
-            world.command(*argv, f"local:{tmp_path}/{name}"), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            world.command(*argv, f"local:{tmp_path}/{name}"), stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
             stdout=subprocess.PIPE, cwd=world.home, env=world.environment(), text=True,
         )
         for name in ("one", "other")
     ]  # fmt: skip
-    answers = [json.loads(command.communicate(timeout=SECONDS)[0]) for command in running]
+    ended = [command.communicate(timeout=SECONDS) for command in running]
+    assert [command.returncode for command in running] == [0, 0], [err for _, err in ended]
+    answers = [json.loads(out) for out, _ in ended]
     assert max(answer["seconds"] for answer in answers) > 2 * RAW.stat().st_size / 300_000 * 0.8
 
 
