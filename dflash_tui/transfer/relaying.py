@@ -105,10 +105,11 @@ class _Carrying:
             await self._give(into)
 
     async def _ask(self, out: Process, wanted: Emission) -> None:
-        # The shell reads its program while the first bytes already come.
+        # The shell reads its program while the first bytes already come, and no further than it has got: a program that
+        # no buffer holds is fed as slowly as those are let pass. What stands still is noticed where they are read.
         with contextlib.suppress(CommandFailed):
             for at in range(0, len(wanted.stdin), _FED):
-                await _unless_stalled(out.write(wanted.stdin[at : at + _FED]), self._from)
+                await out.write(wanted.stdin[at : at + _FED])
             await out.close_stdin()
 
     async def _take(self, out: Process) -> None:

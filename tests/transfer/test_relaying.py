@@ -288,6 +288,21 @@ async def test_a_silent_line_is_a_cut(two: tuple[Place, Place], monkeypatch: pyt
         await RelayEngine().carry(leg(source, Output("a", (Range("a", 0, 10),)), target, Told()))
 
 
+async def test_a_program_that_no_buffer_holds_is_fed_as_slowly_as_its_bytes_may_pass(
+    two: tuple[Place, Place], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, target = two
+    monkeypatch.setattr(relaying, "_STALL_SECONDS", 1.5)
+    data, end = fill(source.real / "a", 8 * MIB), os.urandom(400_000)
+
+    async def pace(nbytes: int) -> None:
+        await asyncio.sleep(nbytes / (2 * MIB))
+
+    output = Output("a", (Range("a", 0, 8 * MIB), Literal(end)))
+    await RelayEngine().carry(replace(leg(source, output, target, Told()), pace=pace))
+    assert (target.real / ".x.part").read_bytes() == data + end
+
+
 async def test_a_limit_is_kept(two: tuple[Place, Place]) -> None:
     from dflash_tui.transfer.pace import Shared
 
