@@ -18,7 +18,6 @@ from dflash_tui.hosts.base import (
     Completed,
     FileMissing,
     Host,
-    HostError,
     HostUnreachable,
     Process,
     ReadShort,
@@ -32,8 +31,12 @@ Tell = Callable[[int], None]
 """Called with the bytes that were hashed since the last call, of one file: their sum is its size at the end."""
 
 _SLOWEST = 10_000_000
-"""Bytes a second below which a hash is given up."""
+"""Bytes a second below which a CRC-32 is given up."""
 _START_SECONDS = 60.0
+_STALL_SECONDS = 120.0
+"""How long what tells how far it is may stand still: no limit else, for there are disks of any speed."""
+_SLOWEST_UNSEEN = 1_000_000
+"""Bytes a second below which a hash is given up that does not tell how far it is."""
 _FED = 256 << 10
 
 _DIGEST = re.compile(r"\\?([0-9a-f]{64})\b")
@@ -221,10 +224,15 @@ async def _hashed(
     `whole`, a word that all of it was there."""
     found: list[str] = []
     words: set[str] = set()
-    told = 0
+    told, reached, moved = 0, -1, False
+    watch = asyncio.timeout(_START_SECONDS + sum(sizes) / _SLOWEST_UNSEEN)
 
     def advance(position: int) -> None:
-        nonlocal told
+        nonlocal told, reached, moved
+        if position > reached:
+            reached, moved = position, True
+            if not watch.expired():
+                watch.reschedule(asyncio.get_running_loop().time() + _STALL_SECONDS)
         if tell is not None and position > told:
             tell(position - told)
             told = position
@@ -238,23 +246,22 @@ async def _hashed(
         else:
             words.add(line)
 
-    seconds = _seconds(sum(sizes))
     try:
-        async with asyncio.timeout(seconds), host.stream(argv, stdin=bool(stdin)) as process:
+        async with watch, host.stream(argv, stdin=bool(stdin)) as process:
             await together(_feed(process, stdin), _listen(process, heed))
             done = await process.wait()
         _judge(host, what, done)
         if len(found) != len(sizes) or (whole and "whole" not in words):
             said = done.stderr.strip().splitlines() or ["nothing on stderr"]
-            raise TransferError(
-                f"{host.name}: {len(found)} of {len(sizes)} SHA-256 came of {what}; it said: {said[-1]}"
-            )
+            # Some launchers lose the end of what a command prints: worth another try.
+            raise ReadShort(f"{host.name}: {len(found)} of {len(sizes)} SHA-256 came of {what}; it said: {said[-1]}")
     except BaseException as error:
         if tell is not None and told:
             tell(-told)
         if isinstance(error, TimeoutError):
-            raise HostError(
-                f"{host.name}: no SHA-256 of {what} within {seconds:.0f} s; the host or its disk may be overloaded"
+            where = f"stood still for {_STALL_SECONDS:.0f} s" if moved else "came to no end"
+            raise HostUnreachable(
+                f"{host.name}: hashing {what} {where} (byte {max(reached, 0):,}); the host or its disk may hang"
             ) from None
         raise
     return tuple(found)

@@ -6,10 +6,11 @@ import asyncio
 import hashlib
 import os
 import shutil
+import signal
 import sys
 import zlib
-from collections.abc import AsyncIterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dflash_tui.checkpoints.segments import Late, Literal, Output, Range
-from dflash_tui.hosts.base import FileMissing, ReadShort
+from dflash_tui.hosts.base import FileMissing, HostUnreachable, Process, ReadShort
 from dflash_tui.hosts.local import LocalHost
+from dflash_tui.transfer import digests
 from dflash_tui.transfer.digests import chunk_digests, digest, range_crc, range_crcs, range_digest, source_digest
 from dflash_tui.transfer.emission import Skipping, skipping
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import TransferError
 from tests.sshd import processes_with
+from tests.transfer.interrupted import BreakingHost
 from tests.transfer.lab import MIB, Place, fill, place
 
 NAMES = ("plain", "it's $HOME", "-rf *", "new\nline", "back\\slash")
@@ -200,6 +203,51 @@ async def test_a_long_hash_is_seen_to_advance_and_can_be_cancelled(tmp_path: Pat
         async with asyncio.timeout(20):
             while processes_with("dgst\0-sha256"):
                 await asyncio.sleep(0.01)
+
+
+async def test_a_hash_that_stands_still_is_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "_STALL_SECONDS", 2.5)
+    with (tmp_path / "sparse").open("wb") as file:
+        file.truncate(64 << 30)
+    stopped: list[int] = []
+
+    def stop(nbytes: int) -> None:
+        if not stopped:
+            stopped.extend(_hashing(tmp_path / "sparse"))
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+
+    async with asyncio.timeout(30):
+        with pytest.raises(HostUnreachable, match=r"local: hashing .*/sparse stood still for 2 s \(byte [\d,]+\)"):
+            await digest(LocalHost(), str(tmp_path / "sparse"), 64 << 30, stop)
+        assert stopped
+        while _hashing(tmp_path / "sparse"):
+            await asyncio.sleep(0.01)
+
+
+def _hashing(path: Path) -> list[int]:
+    """Programs whose stdin is a file."""
+    found = []
+    for stdin in Path("/proc").glob("[0-9]*/fd/0"):
+        with suppress(OSError):
+            if stdin.readlink() == path:
+                found.append(int(stdin.parts[2]))
+    return found
+
+
+class _LosingHost(BreakingHost):
+    """Behind a launcher that loses what a command prints and tells that it ended well."""
+
+    @asynccontextmanager
+    async def _stream(self, argv: Sequence[str], stdin: bool) -> AsyncIterator[Process]:
+        async with self.inner.stream(["true"], stdin=stdin) as process:
+            yield process
+
+
+async def test_a_hash_that_does_not_arrive_is_worth_another_try(tmp_path: Path) -> None:
+    fill(tmp_path / "a", 100)
+    with pytest.raises(ReadShort, match="0 of 1 SHA-256 came"):
+        await digest(_LosingHost(LocalHost("ct129")), str(tmp_path / "a"), 100)
 
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
