@@ -22,6 +22,9 @@ from dflash_tui.hosts.running import shell_line
 CONNECT_SECONDS = 10
 
 _QUIET = (
+    # First: an `ssh` that is older than an option needs none of it. All, because a list would take the place of the
+    # one that the user's configuration has.
+    "IgnoreUnknown=*",
     "BatchMode=yes",
     "StrictHostKeyChecking=yes",
     "UpdateHostKeys=no",
@@ -32,6 +35,8 @@ _QUIET = (
     "ForwardX11=no",
     "ClearAllForwardings=yes",
     "PermitLocalCommand=no",
+    "StdinNull=no",
+    "ForkAfterAuthentication=no",
     # A master of the user's is neither used (it may have a slow cipher, and is shared) nor made.
     "ControlMaster=no",
     "ControlPath=none",
@@ -39,7 +44,12 @@ _QUIET = (
     "LogLevel=ERROR",
 )
 _CIPHERS = "Ciphers=^aes128-gcm@openssh.com,aes256-gcm@openssh.com"
-_COMMAND = ("RemoteCommand=none", "RequestTTY=no", "EscapeChar=none")
+_COMMAND = (
+    "RemoteCommand=none",
+    "RequestTTY=no",
+    "EscapeChar=none",
+    "SessionType=default",
+)
 _UNSPEAKABLE = frozenset('"%$\\\n')
 """What ssh takes for more than a character in the name of a file."""
 

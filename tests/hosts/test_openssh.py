@@ -127,15 +127,19 @@ def alias(sshd: Sshd, tmp_path: Path) -> SshAddress:
         f"Host ct129\n  HostName 127.0.0.1\n  Port {sshd.port}\n  User {getpass.getuser()}\n"
         f"  IdentityFile {sshd.folder}/client_key\n  UserKnownHostsFile {sshd.folder}/known_hosts\n"
         f"  ControlMaster auto\n  ControlPath {tmp_path}/master\n  ControlPersist 60\n  RemoteCommand echo another\n"
+        "  StdinNull yes\n  ForkAfterAuthentication yes\n  SessionType none\n"
+        f"  PermitLocalCommand yes\n  LocalCommand touch {tmp_path}/local\n"
+        "  IgnoreUnknown UseKeychain\n  UseKeychain yes\n"
         "  RequestTTY force\n  ForwardAgent yes\n  LocalForward 127.0.0.1:1 127.0.0.1:2\n"
     )
     return SshAddress("ct129", config=(str(config),), agent=False)
 
 
 def test_a_configuration_is_heeded_and_its_master_left_alone(alias: SshAddress, tmp_path: Path) -> None:
-    done = ran(SshHost("ct129", alias).system_command(["printf", "one\\n"]))
-    assert (done.returncode, done.stdout) == (0, b"one\n")
+    done = ran(SshHost("ct129", alias).system_command(["sh", "-c", "cat; echo one"]), b"sent\n")
+    assert (done.returncode, done.stdout) == (0, b"sent\none\n")
     assert not (tmp_path / "master").exists()
+    assert not (tmp_path / "local").exists()
     assert processes_with(f"ControlPath {tmp_path}") == []
 
 
