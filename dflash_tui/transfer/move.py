@@ -23,11 +23,12 @@ from dflash_tui.transfer.errors import (
     TransferCut,
     TransferError,
 )
+from dflash_tui.transfer.filling import watched
 from dflash_tui.transfer.journal import is_piece_of
 from dflash_tui.transfer.keeper import Keeper
 from dflash_tui.transfer.piece import Piece
 from dflash_tui.transfer.plan import TransferPlan
-from dflash_tui.transfer.present import already_there
+from dflash_tui.transfer.present import Records, already_there
 from dflash_tui.transfer.progress import Meter, TransferProgress
 from dflash_tui.transfer.proof import Prover, WrongFrom
 from dflash_tui.transfer.publish import publish
@@ -51,7 +52,7 @@ How = Literal["streamed", "linked", "copied", "already there"]
 class Moved:
     """`bytes` that crossed now (links, files that were there and continued pieces count none) and `routes` how they
     did; `resumed` bytes that lay there from an earlier attempt; `sha256` and `how` by file name, and the `seconds` and
-    `attempts` that it took."""
+    `attempts` that it took. `notice` is a sentence about what could not be done beside it, "" without one."""
 
     bytes: int
     sha256: Mapping[str, str]
@@ -60,6 +61,7 @@ class Moved:
     attempts: int
     routes: Mapping[Route, int] = field(default_factory=dict)
     resumed: int = 0
+    notice: str = ""
 
     @property
     def already_there(self) -> bool:
@@ -94,7 +96,7 @@ async def move(
     meter.phase("done")
     return Moved(
         sum(transfer.routes.values()), transfer.hashes, transfer.how, time.monotonic() - began, transfer.attempts,
-        {route: nbytes for route, nbytes in transfer.routes.items() if nbytes}, transfer.resumed,
+        {route: nbytes for route, nbytes in transfer.routes.items() if nbytes}, transfer.resumed, transfer.notice,
     )  # fmt: skip
 
 
@@ -120,7 +122,7 @@ class _Transfer:
         self.hashes = {file.name: file.present for file in plan.files if file.present}
         self.how: dict[str, How] = {name: "already there" for name in self.hashes}
         self.routes: Counter[Route] = Counter()
-        self.attempts, self.resumed = 1, 0
+        self.attempts, self.resumed, self.notice = 1, 0, ""
 
     async def run(self, tries: int, pause: float) -> None:
         beating = asyncio.create_task(self._meter.beat())
@@ -222,7 +224,8 @@ class _Transfer:
         return self._plan.same_host and piece.file.linkable
 
     async def _found(self, piece: Piece) -> bool:
-        found = await already_there(self._plan, piece.file, self._source, self._destination)
+        records = Records(self._destination, self._plan.destination_folder)
+        found = await already_there(self._plan, piece.file, self._source, self._destination, records)
         if found:
             self.hashes[piece.file.name] = found
             self.how.setdefault(piece.file.name, "already there")
@@ -258,7 +261,11 @@ class _Transfer:
             self._meter.add(read=read, written=written)
 
         try:
-            nbytes = await piece.carry(engine, most, self._pace, count)
+            if engine is self._pipe:
+                work = piece.carry(engine, most, self._pace, lambda read, written: None)
+                nbytes = await watched(work, self._destination, piece.part, start, piece.file.size - start, count)
+            else:
+                nbytes = await piece.carry(engine, most, self._pace, count)
         except (SourceChanged, NoSpace):
             raise
         except TransferCorrupt:
@@ -351,6 +358,16 @@ class _Transfer:
                 )
 
     async def _record(self) -> None:
+        """Note what the files are. It only spares work later: all of them are named and proven without it."""
+        try:
+            await self._write_record()
+        except (HostUnreachable, FileMissing):
+            raise
+        except HostError as error:
+            self.notice = f"what was moved could not be noted there, and will be hashed again the next time: {error}"
+            self._meter.notice(self.notice)
+
+    async def _write_record(self) -> None:
         folder = self._plan.destination_folder
         records = await read_records(self._destination, folder)
         for file in self._plan.files:

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field, replace
 
 from dflash_tui.checkpoints.segments import Output, Range
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
+from dflash_tui.hosts.running import together
 from dflash_tui.transfer.destination import refuse_what_can_t_be_made, refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import SourceChanged, TransferError
 from dflash_tui.transfer.journal import journal_name, part_name, plan_id, read_journal
-from dflash_tui.transfer.present import already_there
+from dflash_tui.transfer.present import Records, already_there
 from dflash_tui.transfer.record import Identity
+from dflash_tui.transfer.silence import refuse_what_is_printed
 from dflash_tui.transfer.space import check_space, look_for_room
 
 
@@ -120,6 +122,8 @@ async def _make_plan(
 ) -> TransferPlan:
     if not outputs:
         raise TransferError(f"{source.name}:{folder}: no file to move was named")
+    ends = {source.name: source, destination.name: destination}
+    await together(*(refuse_what_is_printed(host) for host in ends.values()))
     seen: dict[str, Identity] = {}
     files: dict[str, PlannedFile] = {}
     for output in outputs:
@@ -131,9 +135,9 @@ async def _make_plan(
         source.name, destination.name, folder, destination_folder, tuple(files.values()),
         sum(file.size for file in files.values()),
     )  # fmt: skip
-    looked_at = []
+    looked_at, records = [], Records(destination, destination_folder)
     for file in plan.files:
-        present = await already_there(plan, file, source, destination)
+        present = await already_there(plan, file, source, destination, records)
         looked_at.append(replace(file, present=present) if present else await _with_part(plan, file, destination))
     if any(not file.present for file in looked_at):
         await refuse_what_can_t_be_made(destination, destination_folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dflash_tui.checkpoints.segments import Late
@@ -15,7 +16,23 @@ if TYPE_CHECKING:
     from dflash_tui.transfer.plan import PlannedFile, TransferPlan
 
 
-async def already_there(plan: TransferPlan, file: PlannedFile, source: Host, destination: Host) -> str:
+class Records:
+    """What the destination's folder says of its files: read once, when the first of them is asked for."""
+
+    def __init__(self, host: Host, folder: str) -> None:
+        self._host, self._folder = host, folder
+        self._found: Mapping[str, Recorded] | None = None
+
+    async def of(self, name: str) -> Recorded | None:
+        """What is recorded of a file."""
+        if self._found is None:
+            self._found = await read_records(self._host, self._folder)
+        return self._found.get(name)
+
+
+async def already_there(
+    plan: TransferPlan, file: PlannedFile, source: Host, destination: Host, records: Records
+) -> str:
     """The SHA-256 of the destination's file if it is the planned one, "" if there is none. Raises DestinationTaken when
     it is another one. Hashes both ends unless the folder's record knows it."""
     final = plan.final_path(file)
@@ -30,7 +47,7 @@ async def already_there(plan: TransferPlan, file: PlannedFile, source: Host, des
         raise DestinationTaken(
             f"{taken} with {stat.size:,} bytes, not {file.size:,}: another file; move it away or name another folder"
         )
-    recorded = (await read_records(destination, plan.destination_folder)).get(file.name)
+    recorded = await records.of(file.name)
     if recorded is not None and recorded.here == Identity.of(stat) and _is_it(recorded, plan, file):
         return recorded.sha256
     if any(isinstance(segment, Late) for segment in file.output.segments):

@@ -31,6 +31,7 @@ class TransferProgress:
 
     `verified` of `to_verify` bytes are proven: of both ends, so that it may be twice the total. `left_out` is what a
     slim copy saves. `attempt` counts from 1; `problem` is the sentence of the cut that this attempt follows.
+    `notice` is what could not be done beside a transfer that ended well.
     """
 
     phase: Phase
@@ -49,6 +50,7 @@ class TransferProgress:
     to_verify: int = 0
     left_out: int = 0
     waits_for: str = ""
+    notice: str = ""
 
     @property
     def moved(self) -> int:
@@ -92,6 +94,11 @@ class Meter:
         if sentence != self._now.waits_for:
             self._now = replace(self._now, waits_for=sentence)
             self._tell()
+
+    def notice(self, sentence: str) -> None:
+        """Something beside the transfer could not be done."""
+        self._now = replace(self._now, notice=sentence)
+        self._tell()
 
     def route(self, route: Route) -> None:
         """What carries from now on; told when it is another than before."""

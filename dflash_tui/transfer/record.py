@@ -11,7 +11,8 @@ from dflash_tui.hosts.base import FileMissing, Host, ReadShort, Stat
 
 _NAME = ".transfer.json"
 _VERSION = 1
-_LARGEST = 1 << 20
+_LARGEST = 64 << 20
+"""Some hundred thousand files; what is longer is not read, and costs hashing them again."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,9 @@ async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
     path = posixpath.join(folder, _NAME)
     try:
         size = (await host.stat(path)).size
-        data = await host.read(path, 0, min(size, _LARGEST))
+        if size > _LARGEST:
+            return {}
+        data = await host.read(path, 0, size)
     except (FileMissing, ReadShort):
         return {}
     try:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dflash_tui.checkpoints.segments import Late, Literal, Output, Range
-from dflash_tui.hosts.base import HostUnreachable
+from dflash_tui.hosts.base import Completed, HostUnreachable
 from dflash_tui.hosts.local import LocalHost
+from dflash_tui.transfer import filling
 from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Passed, Route
 from dflash_tui.transfer.errors import DestinationTaken, TransferCorrupt, TransferCut, TransferError
+from dflash_tui.transfer.move import move
 from dflash_tui.transfer.plan import make_plan
+from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.transfer.relaying import RelayEngine
 from tests.transfer.interrupted import MIB, TWO_CHUNKS, BreakingHost, Place, place_in
 
@@ -234,3 +238,40 @@ async def test_on_one_host_a_file_of_two_parts_takes_room_and_is_proven(place: P
     assert (place.here / "both.pt").read_bytes() == data[MIB : 2 * MIB] + b"and" + data[:MIB]
     assert dict(moved.how) == {"both.pt": "streamed"}
     assert (place.there / "checkpoint.pt").read_bytes() == data
+
+
+class SlowHost(BreakingHost):
+    """Puts files together slowly: goes on when somebody has seen how far it is."""
+
+    seen: asyncio.Event
+
+    async def run(
+        self, argv: Sequence[str], *, stdin: bytes = b"", timeout: float = 60.0, check: bool = True
+    ) -> Completed:
+        if "conv=notrunc" not in " ".join(argv):
+            return await super().run(argv, stdin=stdin, timeout=timeout, check=check)
+        (part,) = (word for word in argv if word.endswith(".part"))
+        Path(part).write_bytes(bytes(MIB))
+        await self.seen.wait()
+        return await super().run(argv, stdin=stdin, timeout=timeout, check=check)
+
+
+async def test_on_one_host_it_is_seen_how_far_a_file_is(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filling, "_LOOK", 0.01)
+    place.make(5 * MIB)
+    host = SlowHost(LocalHost("lab"))
+    host.seen = asyncio.Event()
+    output = Output("both.pt", (Range("checkpoint.pt", MIB, MIB), Literal(b"and"), Range("checkpoint.pt", 0, MIB)))
+    plan = await make_plan(host, str(place.there), [output], host, str(place.here))
+
+    def emit(progress: TransferProgress) -> None:
+        place.seen.append(progress)
+        if progress.written == MIB:
+            host.seen.set()
+
+    async with asyncio.timeout(30):
+        await move(plan, host, host, emit)
+    assert MIB in [progress.written for progress in place.seen]
+    assert place.seen[-1].written == 2 * MIB + 3
+    written = [progress.written for progress in place.seen if progress.phase == "moving"]
+    assert written == sorted(written)

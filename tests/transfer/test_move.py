@@ -497,3 +497,17 @@ async def test_two_that_fetch_the_same_file_at_once_both_have_it(lab: Lab) -> No
     assert first.sha256 == second.sha256 == {"checkpoint.pt": hashlib.sha256(data).hexdigest()}
     assert lab.names() == {"checkpoint.pt"}
     assert (lab.here / "checkpoint.pt").read_bytes() == data
+
+
+@pytest.mark.parametrize("lab", ["sshd to sshd"], indirect=True)
+@pytest.mark.parametrize("end", ["source", "destination"])
+async def test_a_login_shell_that_prints_is_named_before_a_byte_moves(lab: Lab, end: str) -> None:
+    lab.make(100)
+    sshd = lab.source_sshd if end == "source" else lab.destination_sshd
+    assert sshd is not None
+    (sshd.folder / ".bashrc").write_text('echo "module load cuda: done"\n')
+    name = "pve" if end == "source" else "ct129"
+    with pytest.raises(
+        TransferError, match=rf"the login shell of {name} prints 'module load cuda: done' on stdout.*make it silent"
+    ):
+        await make_plan(lab.source, lab.source_folder, ["checkpoint.pt"], lab.destination, str(lab.here))
