@@ -46,9 +46,9 @@ _PROGRAM = "import hashlib,sys;d=hashlib.sha256();[d.update(b) for b in iter(lam
 _PICK = f"""
 sha256() {{
   case $by in
-    openssl) openssl dgst -sha256 -r ;;
-    python3) python3 -c "{_PROGRAM};print(d.hexdigest())" ;;
-    *) sha256sum ;;
+    openssl) exec openssl dgst -sha256 -r ;;
+    python3) exec python3 -c "{_PROGRAM};print(d.hexdigest())" ;;
+    *) exec sha256sum ;;
   esac
 }}
 for by in openssl python3 sha256sum none; do
@@ -56,7 +56,7 @@ for by in openssl python3 sha256sum none; do
 done
 [ $by != none ] || {{ echo 'neither openssl nor python3 nor sha256sum works' >&2; exit 127; }}
 """
-"""Makes `sha256` the first program that hashes its input."""
+"""Makes `sha256` the first program that hashes its input; it takes the place of the shell that runs it."""
 
 # The program shares its place in the file with this shell, whose kernel tells it. A `sleep` that is left behind holds
 # no stream open. Without /dev (a bare chroot) a shell can't start anything beside itself.
@@ -75,6 +75,27 @@ sha256 <"$path" & pid=$!
 wait $pid; status=$?
 kill $watch
 exit $status
+"""
+)
+
+# A pipe has no place: what the program has read of anything is told by its kernel, which is a little more.
+_WATCHED = (
+    _PICK
+    + """
+watched() {
+  [ -e /dev/null ] || { sha256; exit; }
+  exec 5<&0
+  sha256 <&5 5<&- & pid=$!
+  exec 5<&-
+  (
+    while sleep 1 </dev/null >/dev/null 2>&1; do
+      while read -r key count; do [ "$key" != rchar: ] || echo "at $count"; done </proc/$pid/io
+    done
+  ) 2>&1 & watch=$!
+  wait $pid; status=$?
+  kill $watch
+  exit $status
+}
 """
 )
 
@@ -159,9 +180,9 @@ async def source_digest(host: Host, folder: str, output: Output, by: Skipping = 
             return await digest(host, path, size, tell)
     program = emission(folder, clipped(output.segments, 0, output.size), by)
     # Nothing that ends early counts: the word comes only when every piece was read.
-    script = b"exec 4>&1\n{\n%s\necho whole >&4\n} | sha256\n" % program.stdin
+    script = b"exec 4>&1\n{\n%s\necho whole >&4\n} | watched\n" % program.stdin
     argv, what = ["sh"], posixpath.join(folder, output.name)
-    (found,) = await _hashed(host, argv, _PICK.encode() + script, what, [output.size], tell, whole=True)
+    (found,) = await _hashed(host, argv, _WATCHED.encode() + script, what, [output.size], tell, whole=True)
     return found
 
 

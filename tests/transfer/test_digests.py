@@ -205,34 +205,42 @@ async def test_a_long_hash_is_seen_to_advance_and_can_be_cancelled(tmp_path: Pat
                 await asyncio.sleep(0.01)
 
 
-async def test_a_hash_that_stands_still_is_a_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("composed", [False, True], ids=["a file", "composed"])
+async def test_a_hash_that_stands_still_is_a_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, composed: bool
+) -> None:
     monkeypatch.setattr(digests, "_STALL_SECONDS", 2.5)
     with (tmp_path / "sparse").open("wb") as file:
         file.truncate(64 << 30)
+    output = Output("sparse", (*([Literal(b"head")] if composed else []), Range("sparse", 0, 64 << 30)))
     stopped: list[int] = []
 
     def stop(nbytes: int) -> None:
         if not stopped:
-            stopped.extend(_hashing(tmp_path / "sparse"))
+            stopped.extend(_hashing(tmp_path))
             for pid in stopped:
                 os.kill(pid, signal.SIGSTOP)
 
     async with asyncio.timeout(30):
         with pytest.raises(HostUnreachable, match=r"local: hashing .*/sparse stood still for 2 s \(byte [\d,]+\)"):
-            await digest(LocalHost(), str(tmp_path / "sparse"), 64 << 30, stop)
+            await source_digest(LocalHost(), str(tmp_path), output, tell=stop)
         assert stopped
-        while _hashing(tmp_path / "sparse"):
+        while _hashing(tmp_path):
             await asyncio.sleep(0.01)
 
 
-def _hashing(path: Path) -> list[int]:
-    """Programs whose stdin is a file."""
-    found = []
-    for stdin in Path("/proc").glob("[0-9]*/fd/0"):
-        with suppress(OSError):
-            if stdin.readlink() == path:
-                found.append(int(stdin.parts[2]))
-    return found
+def _hashing(folder: Path) -> list[int]:
+    """Programs that hash what lies in a folder: those of a session whose stdin or command names it."""
+    sessions, hashers = set(), {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            command = (process / "cmdline").read_text()
+            session = os.getsid(int(process.name))
+            if str(folder) in command or str((process / "fd/0").readlink()).startswith(str(folder)):
+                sessions.add(session)
+            if "dgst\0-sha256" in command:
+                hashers[int(process.name)] = session
+    return [pid for pid, session in hashers.items() if session in sessions]
 
 
 class _LosingHost(BreakingHost):
