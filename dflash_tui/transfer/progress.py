@@ -139,7 +139,7 @@ class Meter:
             now = self._clock()
             for speed in (self._rate, self._steady):
                 speed.add(now, nbytes)
-        if self._clock() - self._emitted >= _INTERVAL:
+        if self._clock() - self._emitted >= _INTERVAL or self._now.verified >= self._now.to_verify:
             self._tell()
 
     async def beat(self) -> None:
