@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Set, Tuple
 QUIET_SECONDS = 900.0
 """A transfer that was cut tries again within minutes: what is younger may be somebody's work."""
 
-PIECE = re.compile(r"\..{1,120}\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal)", re.DOTALL)
+PIECE = re.compile(r"\..{1,120}\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal|link)", re.DOTALL)
 TEMPORARY = re.compile(r"\..{1,40}\.[0-9a-f]{12}\.tmp", re.DOTALL)
 CLAIM = ".transfer.claim"
 RECORD = ".transfer.json"

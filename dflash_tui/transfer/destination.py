@@ -38,6 +38,8 @@ async def refuse_what_can_t_be_made(host: Host, folder: str) -> None:
     near = done.text.rstrip("\n")
     if done.status == _NO_FOLDER:
         raise _sentence(host, folder, f"can't be made: {near} is no folder")
+    if done.status == _NO_LEAVE and near == folder.rstrip("/"):
+        raise _sentence(host, folder, "is there, and this user may not write in it")
     if done.status == _NO_LEAVE:
         there = near == folder.rstrip("/")
         said = "is there, and this user may not write in it" if there else f"can't be made: no writing in {near}"
@@ -53,6 +55,11 @@ async def refuse_without_a_place(host: Host, folder: str) -> None:
         raise _refused(host, folder, error) from error
     except HostError:
         return
+
+
+def is_a_folder(host: Host, path: str, why: str) -> TransferError:
+    """What to say of a folder that has a name which a transfer needs for a file of its own."""
+    return TransferError(f"{host.name}:{path} is a folder, and {why}; move it away or name another folder")
 
 
 def _refused(host: Host, folder: str, error: HostError) -> TransferError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -24,7 +25,7 @@ _VERSION = 1
 _NAME_BYTES = 120
 _BLOCK, _BLOCKS = 1 << 16, 256
 """A journal of more than 16 MiB is none."""
-_OURS = re.compile(r"\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal)")
+_OURS = re.compile(r"\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal|link)")
 _APPEND = """lines=$(cat) && [ -n "$lines" ] && [ -e "$1" ] && printf '\\n%s\\n' "$lines" >>"$1" """
 """What came whole is added, after a newline that ends what did not; to a journal that is still there."""
 
@@ -58,8 +59,25 @@ def journal_name(name: str, plan: str) -> str:
     return f"{_stem(name)}.{plan}.journal"
 
 
+def link_name(name: str, plan: str) -> str:
+    """The name under which a file of the same host waits to be named: it may be the source itself, so nothing that has
+    it is ever written to."""
+    return f"{_stem(name)}.{plan}.link"
+
+
+def aside_name(part: str) -> str:
+    """The name that a proven part has while it gets its own: nobody who wants to write to a part knows it."""
+    return f"{part.removesuffix('.part')}.{secrets.token_hex(4)}.part"
+
+
+def is_aside_of(entry: str, part: str) -> bool:
+    """Whether an entry of a folder is a part that was on its way to its own name."""
+    stem = part.removesuffix(".part")
+    return entry.startswith(stem) and re.fullmatch(r"\.[0-9a-f]{8}\.part", entry[len(stem) :]) is not None
+
+
 def is_piece_of(entry: str, name: str) -> bool:
-    """Whether an entry of a folder is a part or a journal of anything that wanted to be called `name` there."""
+    """Whether an entry of a folder is a part, a link or a journal of anything that wanted to be called `name` there."""
     stem = _stem(name)
     return entry.startswith(stem) and _OURS.fullmatch(entry, len(stem)) is not None
 

@@ -9,12 +9,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from dflash_tui.hosts.base import Host, HostError
 from dflash_tui.transfer.claim import BEAT_SECONDS, Claim
+from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import NoSpace, TransferCut, TransferError
 from dflash_tui.transfer.journal import add_lines
+from dflash_tui.transfer.portions import portions, remove_files
 
 _JOURNAL_SECONDS = 1.0
 _DEAR_SECONDS = 10.0
 _CLEARING = 10.0
+_REMOVE_SHORT = """
+chunk=$1
+shift
+while [ $# -gt 0 ]; do
+  if [ -e "$1" ]; then
+    size=$(stat -c %s "$1" 2>&- || stat -f %z "$1") && [ "$size" -lt "$chunk" ] && rm -f "$1" "$2"
+  fi
+  shift 2
+done
+exit 0
+"""
 
 
 class Keeper:
@@ -24,6 +37,16 @@ class Keeper:
         self._host, self._claim, self._room = host, claim, room
         self._lines: defaultdict[str, list[str]] = defaultdict(list)
         self._turn = asyncio.Lock()
+        self._always: list[str] = []
+        self._pieces: dict[str, str] = {}
+
+    def passing(self, part: str, journal: str, *, always: bool) -> None:
+        """A part that is removed, with its journal, when the transfer is given up before there is a chunk of it;
+        `always`: when anything breaks it off, however much there is."""
+        if always:
+            self._always.append(part)
+        else:
+            self._pieces[part] = journal
 
     def note(self, journal: str, line: str) -> None:
         """A line for a journal: written soon."""
@@ -61,9 +84,12 @@ class Keeper:
         tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._watch(stop))]
         try:
             yield
-        except asyncio.CancelledError:
-            if lost and block.uncancel() == 0:
+        except BaseException as error:
+            given_up = isinstance(error, asyncio.CancelledError)
+            if given_up and lost and block.uncancel() == 0:
+                await self._clear(given_up=False)
                 raise lost[0] from None
+            await self._clear(given_up=given_up)
             raise
         finally:
             ended = True
@@ -73,6 +99,18 @@ class Keeper:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_CLEARING):
                     await self.flush()
+
+    async def _clear(self, *, given_up: bool) -> None:
+        """Remove what nothing can be continued of. Who lost the claim leaves all to its new owner."""
+        if not self._claim.held:
+            return
+        with contextlib.suppress(HostError, TimeoutError):
+            async with asyncio.timeout(_CLEARING):
+                await remove_files(self._host, self._always)
+                if given_up:
+                    for some in portions(list(self._pieces)):
+                        words = [word for part in some for word in (part, self._pieces[part])]
+                        await self._host.run(["sh", "-c", _REMOVE_SHORT, "dflash", str(CHUNK), *words], check=False)
 
     async def _write(self) -> None:
         while True:
@@ -84,7 +122,7 @@ class Keeper:
             await asyncio.sleep(BEAT_SECONDS)
             try:
                 if not await self._claim.touch():
-                    stop(TransferCut(f"{self._host.name}: another process went on with this transfer"))
+                    stop(TransferCut(await self._claim.loss()))
                     return
                 missing = await self._room()
             except (HostError, TransferError):

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 
 from dflash_tui.checkpoints.segments import Late, Range
 from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort, Stat
+from dflash_tui.transfer.destination import is_a_folder
 from dflash_tui.transfer.digests import range_crc
 from dflash_tui.transfer.emission import emission, skipping
 from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Pace
-from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, read_journal, start_journal
+from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, is_aside_of, read_journal, start_journal
 from dflash_tui.transfer.keeper import Keeper
 from dflash_tui.transfer.plan import PlannedFile, TransferPlan, continued
 from dflash_tui.transfer.writing import free
@@ -25,7 +26,11 @@ class Piece:
 
     def __init__(self, plan: TransferPlan, file: PlannedFile, source: Host, destination: Host, keeper: Keeper) -> None:
         self.file = file
-        self.part, self.final = plan.part_path(file), plan.final_path(file)
+        self._links = plan.same_host and file.linkable
+        self.part = plan.link_path(file) if self._links else plan.part_path(file)
+        self.final = plan.final_path(file)
+        self._link = plan.link_path(file)
+        keeper.passing(self.part, plan.journal_path(file), always=self._links)
         self._journal = plan.journal_path(file)
         self._plan, self._source, self._destination, self._keeper = plan, source, destination, keeper
         self._read_once = False
@@ -65,6 +70,11 @@ class Piece:
         """Find out where to go on, given what lies in its folder: nobody else may write, and what is there counts up to
         its last whole chunk. Raises HostUnreachable while somebody still has the part open."""
         self.proven, self.stat = "", None
+        name = self.part.rpartition("/")[2]
+        if name in entries and entries[name].stat.kind == "folder":
+            raise is_a_folder(self._destination, self.part, "a part of a file is kept there until it is whole")
+        if self._link.rpartition("/")[2] in entries:
+            await self._destination.run(["rm", "-f", self._link], check=False)
         if not self._read_once:
             found = await read_journal(self._destination, self._journal, self.file.plan_id) if (
                 self._journal.rpartition("/")[2] in entries
@@ -73,7 +83,13 @@ class Piece:
             trusted = found is not None
         else:
             trusted = True
-        size = await self._quiet_size() if self.part.rpartition("/")[2] in entries else 0
+        aside = [entry for entry in entries if is_aside_of(entry, name)]
+        for entry in aside:
+            # Whoever gave it its name was broken off in the middle.
+            other = f"{self.part.rpartition('/')[0]}/{entry}"
+            whole = entries[entry].stat.size == self.file.size and entries[entry].stat.links == 1
+            await self._destination.run(["mv", "-f", other, self.part] if whole else ["rm", "-f", other], check=False)
+        size = await self._quiet_size() if aside or name in entries else 0
         await self.back_to(continued(size, self.file.size) if trusted else 0, fresh=not trusted)
 
     async def _quiet_size(self) -> int:
@@ -83,7 +99,10 @@ class Piece:
             raise HostUnreachable(
                 f"{self._destination.name}:{self.part} is still held open by another program (status {done.status})"
             )
-        return (await self._destination.stat(self.part, follow=False)).size
+        try:
+            return (await self._destination.stat(self.part, follow=False)).size
+        except FileMissing:
+            return 0  # it was not one that a writer may go on with
 
     async def look(self) -> int:
         """How many bytes of the part a later transfer would go on after."""
@@ -162,7 +181,7 @@ class Piece:
     async def remove(self) -> None:
         """Remove the part and its journal."""
         await self._keeper.forget(self._journal)
-        await self._destination.run(["rm", "-f", self.part, self._journal], check=False)
+        await self._destination.run(["rm", "-f", self.part, self._link, self._journal], check=False)
 
     async def end(self) -> None:
         """Nothing more is kept of it."""

@@ -12,7 +12,7 @@ from dflash_tui.hosts.running import together
 from dflash_tui.transfer.destination import refuse_what_can_t_be_made, refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import SourceChanged, TransferError
-from dflash_tui.transfer.journal import journal_name, part_name, plan_id, read_journal
+from dflash_tui.transfer.journal import journal_name, link_name, part_name, plan_id, read_journal
 from dflash_tui.transfer.present import Records, already_there
 from dflash_tui.transfer.record import Identity
 from dflash_tui.transfer.silence import refuse_what_is_printed
@@ -83,6 +83,11 @@ class TransferPlan:
         """Where a file is until it is whole and proven: one name for one plan, so that whoever comes continues it."""
         folder, name = posixpath.split(self.final_path(file))
         return posixpath.join(folder, part_name(name, file.plan_id))
+
+    def link_path(self, file: PlannedFile) -> str:
+        """Where a file of the same host is until it is proven."""
+        folder, name = posixpath.split(self.final_path(file))
+        return posixpath.join(folder, link_name(name, file.plan_id))
 
     def journal_path(self, file: PlannedFile) -> str:
         """Where it is kept what is known of the part."""

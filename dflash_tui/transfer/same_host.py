@@ -32,6 +32,9 @@ async def place(host: Host, path: str, part: str, size: int) -> Literal["linked"
         done = await host.run(argv, timeout=timeout, check=False)
         if done.status == 0:
             return "copied"
+        await host.run(["rm", "-f", part], check=False)
+        if "No space left" in done.stderr or "quota" in done.stderr.lower():
+            raise NoSpace(f"{host.name}:{folder}: the disk or quota is full; remove files there and try again")
     raise TransferError(f"{host.name}:{path} can't be copied to {folder}: {done.stderr.strip()}")
 
 

@@ -8,58 +8,51 @@ descriptor that the program which writes inherits; who finds the lock taken ends
 from __future__ import annotations
 
 from dflash_tui.transfer.emission import BLOCK
+from dflash_tui.transfer.locks import END_OTHERS, LOCK, OWN_FILE
 
 BUSY = 75
-"""Exit status of a writer that did not begin because another one has the part open."""
+"""Exit status of a writer that did not begin: another one has the part open, or it is not the part that it was."""
 
-# One `ls` for all descriptors: a machine that trains has tens of thousands, and a program for each takes a minute.
-_END_OTHERS = """
-end_others() {
-  part=$(readlink -f "$1") || return 0
-  if [ -n "$(command -v ls)" ]; then
-    ls -l /proc/[0-9]*/fd 2>&1 | while IFS= read -r line; do
-      case $line in
-        /proc/*/fd:) pid=${line#/proc/} pid=${pid%%/*} ;;
-        *" -> $part") [ "$pid" = $$ ] || kill -9 "$pid" ;;
-      esac
-    done
-  else
-    for each in /proc/[0-9]*/fd/*; do
-      [ "$(readlink "$each")" = "$part" ] || continue
-      pid=${each#/proc/} pid=${pid%%/*}
-      [ "$pid" = $$ ] || kill -9 "$pid"
-    done
-  fi
-}
-"""
-
-# Where there is no `flock` (busybox may have none), whoever has the part open is ended unasked. A bare chroot has no
-# /dev: nothing here needs it.
+# Where nothing locks, whoever has the part open is ended unasked. What is written goes into the file that was looked
+# at, by its descriptor: the name may be given to another one meanwhile. A bare chroot has no /dev: nothing here needs it.
 _WRITE = (
-    _END_OTHERS
+    LOCK
+    + OWN_FILE
+    + END_OTHERS
     + f"""
-seek=$2 size=$3
-if [ -n "$(command -v flock)" ]; then
-  exec 9>>"$1" || exit 4
-  flock -n 9 || exit {BUSY}
-elif [ -e "$1" ]; then
-  end_others "$1"
+part=$1 seek=$2 size=$3
+own_file "$part" || exit 4
+if [ ! -e "$part" ]; then
+  [ "$seek" = 0 ] || exit {BUSY}
+  set -C
+  : >"$part" || [ -e "$part" ] || exit 4
+  set +C
 fi
-said=$(dd if=/ count=0 of="$1" bs={BLOCK} seek="$seek" 2>&1) || {{ echo "$said" >&2; exit 4; }}
-said=$(fallocate -n -l "$size" "$1" 2>&1) || case $said in *"No space left"*|*uota*) echo "$said" >&2; exit 28;; esac
-exec dd of="$1" bs={BLOCK} seek="$seek" conv=notrunc
+exec 9<>"$part"
+lock -n || exit {BUSY}
+[ -n "$locks" ] || end_others "$part"
+is_own "$part" && still_named "$part" || exit {BUSY}
+[ "$(stat -c %s "$part" 2>&- || stat -f %z "$part")" -ge $((seek * {BLOCK})) ] || exit {BUSY}
+into=/proc/self/fd/9
+[ -e "$into" ] || into=$part
+said=$(dd if=/ count=0 of="$into" bs={BLOCK} seek="$seek" 2>&1) || {{ echo "$said" >&2; exit 4; }}
+said=$(fallocate -n -l "$size" "$into" 2>&1) || case $said in *"No space left"*|*uota*) echo "$said" >&2; exit 28;; esac
+exec dd of="$into" bs={BLOCK} seek="$seek" conv=notrunc
 """
 )
 
 _FREE = (
-    _END_OTHERS
+    LOCK
+    + OWN_FILE
+    + END_OTHERS
     + """
+[ -e "$1" ] || [ -L "$1" ] || exit 0
+own_file "$1" || exit 4
 [ -e "$1" ] || exit 0
 end_others "$1"
-[ -n "$(command -v flock)" ] || exit 0
-exec 9>>"$1" || exit 4
+exec 9<>"$1"
 tries=0
-until flock -n 9; do
+until lock -n; do
   tries=$((tries + 1))
   [ $tries -lt 20 ] || exit 1
   sleep 0.1 || sleep 1
@@ -70,7 +63,8 @@ done
 
 def writing(part: str, start: int, size: int) -> list[str]:
     """The writer: cut `part` at `start` (a multiple of BLOCK), set room for `size` bytes aside where the filesystem
-    can, then write stdin from there on. Status BUSY: another writer has it. Raises ValueError for a start between
+    can, then write stdin from there on. A part that is a link, has another name or is another user's is made anew.
+    Status BUSY: another writer has it, or it lacks bytes before `start`. Raises ValueError for a start between
     blocks."""
     if start % BLOCK:
         raise ValueError(f"a part is continued at whole blocks of {BLOCK} bytes, not at {start}")
@@ -78,5 +72,6 @@ def writing(part: str, start: int, size: int) -> list[str]:
 
 
 def free(part: str) -> list[str]:
-    """Kill this user's writers of `part`. Status 0 when nobody has it open any more; 1 when somebody still does."""
+    """Kill this user's writers of `part`. Status 0 when nobody has it open any more; 1 when somebody still does. One
+    that no writer may go on with is removed."""
     return ["sh", "-c", _FREE, "dflash", part]

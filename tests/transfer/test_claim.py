@@ -9,20 +9,25 @@ import platform
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
+from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.transfer import claim as claims
 from dflash_tui.transfer import keeper
 from dflash_tui.transfer.claim import CLAIM, Claim, parse_claim
 from dflash_tui.transfer.engine import CHUNK
-from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.errors import NoSpace, TransferError
 from dflash_tui.transfer.move import Moved, move
 from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.transfer.writing import writing
+from tests.sshd import need
 from tests.transfer.interrupted import MIB, TWO_CHUNKS, Place, place_in
 
 
@@ -183,8 +188,8 @@ async def test_who_lost_the_claim_stops_and_waits(place: Place, monkeypatch: pyt
     plan = await place.plan()
     moved = await move(plan, place.source, place.destination, watch, pace=pace, pause=0.01)
     problems = [told.problem for told in place.seen if told.problem]
-    assert any("another process went on with this transfer" in problem for problem in problems)
-    assert any("is being filled by process 1 on laptop" in problem for problem in problems)
+    assert any("another console (process 1 on laptop) went on with this transfer" in problem for problem in problems)
+    assert any("process 1 on laptop" in told.waits_for for told in place.seen)
     assert moved.attempts == 2
     assert (place.here / "checkpoint.pt").read_bytes() == data
 
@@ -244,3 +249,83 @@ async def test_a_writer_let_loose_before_the_name_is_given_reaches_nothing_that_
     late[0].wait()
     assert (place.here / "checkpoint.pt").read_bytes() == data
     assert moved.attempts == 2, "what was verified was not what lay there"
+
+
+async def test_a_claim_that_is_touched_lives_however_old_it_says_it_is(tmp_path: Path) -> None:
+    of_another(tmp_path, age=claims.LIVE_SECONDS - 20)
+    claim = Claim(LocalHost("lab"), str(tmp_path), 5)
+    assert await claim.take() == "process 1 on laptop"
+    monday = time.time() - 10 * claims.LIVE_SECONDS
+    for later in (claims.LIVE_SECONDS - 10, claims.LIVE_SECONDS):
+        claim = Claim(LocalHost("lab"), str(tmp_path), 5)
+        os.utime(tmp_path / CLAIM, (time.time(),) * 2)
+        assert await claim.take() == "process 1 on laptop"
+        # The server's clock and the host's drift apart: only that it changes is sure.
+        claim._seen = (monday, (tmp_path / CLAIM).read_text().rstrip("\n"))
+        os.utime(tmp_path / CLAIM, (monday + later,) * 2)
+        assert await claim.take() == "process 1 on laptop"
+
+
+async def test_what_time_it_is_there_is_told_by_the_filesystem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file server's clock is behind the host's."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "date").write_text("#!/bin/sh\necho $(($(/bin/date +%s) + 1000))\n")
+    (programs / "date").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    of_another(tmp_path / "here", age=claims.LIVE_SECONDS / 2)
+    assert await Claim(LocalHost("lab"), str(tmp_path / "here"), 5).take() == "process 1 on laptop"
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [CLAIM]
+
+
+async def test_a_full_disk_leaves_no_claim(tmp_path: Path) -> None:
+    need(os.geteuid() == 0, "mount, which needs root,")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", tmp_path], check=True)
+    try:
+        subprocess.run(["dd", "if=/dev/zero", f"of={tmp_path}/filler", "bs=4096"], capture_output=True)
+        with pytest.raises(NoSpace, match=r"\.transfer\.claim can't be written: .*No space left on device"):
+            await Claim(LocalHost("lab"), str(tmp_path), 5).take()
+        assert [path.name for path in tmp_path.iterdir()] == ["filler"]
+    finally:
+        subprocess.run(["umount", "-l", tmp_path], check=True)
+
+
+class Guest(LocalHost):
+    """This machine as another user has it."""
+
+    def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+        user = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"]
+        return super().stream([*user, *argv], stdin=stdin)
+
+
+async def test_a_dead_claim_of_another_user_says_whose_it_is(tmp_path: Path) -> None:
+    need(os.geteuid() == 0, "setpriv, which needs root,")
+    with tempfile.TemporaryDirectory() as name:
+        os.chmod(name, 0o755)
+        for mode, free in ((0o1777, False), (0o777, True)):
+            folder = Path(name) / f"{mode:o}"
+            folder.mkdir()
+            folder.chmod(mode)
+            of_another(folder, age=claims.LIVE_SECONDS * 2)
+            claim = Claim(Guest("lab"), str(folder), 5)
+            if free:
+                assert await claim.take() == ""
+                continue
+            with pytest.raises(TransferError, match="of user root that goes on no more, and only root can remove it"):
+                await claim.take()
+            assert [path.name for path in folder.iterdir()] == [CLAIM]
+
+
+async def test_a_folder_in_a_claims_place_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / CLAIM).mkdir()
+    with pytest.raises(TransferError, match=r"\.transfer\.claim is a folder, and .*; move it away"):
+        await Claim(LocalHost("lab"), str(tmp_path), 5).take()
+
+
+async def test_a_claim_that_is_removed_by_hand_is_taken_again(tmp_path: Path) -> None:
+    claim = Claim(LocalHost("lab"), str(tmp_path), 5)
+    assert await claim.take() == ""
+    (tmp_path / CLAIM).unlink()
+    assert not await claim.touch()
+    assert "was removed while this transfer went on; it is taken again" in await claim.loss()
+    assert await claim.take() == ""

@@ -88,7 +88,7 @@ class WithoutLinks(LocalHost):
     """A host whose filesystem knows no hard links."""
 
     def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
-        return super().stream([word.replace('ln "$part"', 'false "$part"') for word in argv], stdin=stdin)
+        return super().stream([word.replace('ln "$aside"', 'false "$aside"') for word in argv], stdin=stdin)
 
 
 async def test_where_there_are_no_hard_links_it_is_renamed(part: Path) -> None:
