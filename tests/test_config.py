@@ -211,11 +211,11 @@ def test_a_speed_is_in_bytes_unless_it_says_bit_in_whatever_capitals(text: str, 
 
 @pytest.mark.parametrize("found", ["-oProxyCommand=x", "root@", "a b", "host:0", "me@host:22:3"])
 def test_a_way_for_other_hosts_that_ssh_could_misread_is_refused(found: str) -> None:
-    with pytest.raises(ConfigError, match="hosts.ct129.direct"):
+    with pytest.raises(ConfigError, match=r"hosts\.ct129\.direct"):
         parse_config(WHOLE.replace('ssh = "ct129"', f'ssh = "ct129"\ndirect = "{found}"'), "config.toml")
 
 
 def test_no_file_goes_to_a_host_that_is_only_hopped_through() -> None:
     more = '[hosts.gate]\njump_only = true\ndirect = "me@gate:22"\n'
-    with pytest.raises(ConfigError, match="hosts.gate.direct.*jump_only"):
+    with pytest.raises(ConfigError, match=r"hosts\.gate\.direct.*jump_only"):
         parse_config(WHOLE + more, "config.toml")

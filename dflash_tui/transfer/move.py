@@ -28,6 +28,7 @@ from dflash_tui.transfer.journal import is_piece_of
 from dflash_tui.transfer.keeper import Keeper
 from dflash_tui.transfer.piece import Piece
 from dflash_tui.transfer.plan import TransferPlan
+from dflash_tui.transfer.portions import remove_files
 from dflash_tui.transfer.present import Records, already_there
 from dflash_tui.transfer.progress import Meter, TransferProgress
 from dflash_tui.transfer.proof import Prover, WrongFrom
@@ -383,7 +384,7 @@ class _Transfer:
         for piece in self._pieces:
             await piece.end()
         if old := await self._old_pieces():
-            await self._destination.run(["rm", "-f", *old], check=False)
+            await remove_files(self._destination, old)
 
     async def _old_pieces(self) -> list[str]:
         names = [posixpath.split(self._plan.final_path(file)) for file in self._plan.files]

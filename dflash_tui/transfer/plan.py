@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 from dflash_tui.checkpoints.segments import Output, Range
 from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
 from dflash_tui.hosts.running import together
+from dflash_tui.transfer.claim import CLAIM
 from dflash_tui.transfer.destination import refuse_what_can_t_be_made, refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import SourceChanged, TransferError
 from dflash_tui.transfer.journal import journal_name, link_name, part_name, plan_id, read_journal
 from dflash_tui.transfer.present import Records, already_there
-from dflash_tui.transfer.record import Identity
+from dflash_tui.transfer.record import NAME, Identity
 from dflash_tui.transfer.silence import refuse_what_is_printed
 from dflash_tui.transfer.space import check_space, look_for_room
 
@@ -162,6 +163,8 @@ def check_name(name: str) -> str:
     parts = name.split("/")
     if "\0" in name or any(part in ("", ".", "..") for part in parts):
         raise TransferError(f"{name!r} is not a name below a folder; expected one such as checkpoint.pt or shards/1.pt")
+    if name in (NAME, CLAIM):
+        raise TransferError(f"{name} can't be moved: every transfer keeps a file of its own under that name")
     return name
 
 

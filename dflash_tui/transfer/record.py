@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from dflash_tui.hosts.base import FileMissing, Host, ReadShort, Stat
 
-_NAME = ".transfer.json"
+NAME = ".transfer.json"
 _VERSION = 1
 _LARGEST = 64 << 20
 """Some hundred thousand files; what is longer is not read, and costs hashing them again."""
@@ -46,7 +46,7 @@ class Recorded:
 async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
     """What a folder's record says, by relative name; {} without one, or with one that can't be read: the record only
     spares work."""
-    path = posixpath.join(folder, _NAME)
+    path = posixpath.join(folder, NAME)
     try:
         size = (await host.stat(path)).size
         if size > _LARGEST:
@@ -65,7 +65,7 @@ async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
 async def write_records(host: Host, folder: str, records: Mapping[str, Recorded]) -> None:
     """Replace a folder's record."""
     body = {"version": _VERSION, "files": {name: asdict(records[name]) for name in sorted(records)}}
-    await host.write(posixpath.join(folder, _NAME), json.dumps(body, indent=1).encode())
+    await host.write(posixpath.join(folder, NAME), json.dumps(body, indent=1).encode())
 
 
 def _recorded(entry: Mapping[str, object]) -> Recorded:

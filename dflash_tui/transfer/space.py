@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dflash_tui.hosts.base import Host, HostError, HostUnreachable, Space
 from dflash_tui.transfer.claim import CLAIM, LIVE_SECONDS, parse_claim
 from dflash_tui.transfer.errors import NoSpace
+from dflash_tui.transfer.portions import portions
 
 _LOOK = f"""
 folder=$1 top=$2 live=$3
@@ -47,14 +48,27 @@ async def look_for_room(host: Host, folder: str, parts: Sequence[str]) -> Room:
     folder = folder.rstrip("/") or "/"
     free = await host.free_space(folder)
     try:
-        argv = ["sh", "-c", _LOOK, "dflash", folder, _around(folder), str(int(LIVE_SECONDS)), *parts]
-        told = (await host.run(argv, timeout=60, check=False)).text
+        told = await _told(host, folder, _around(folder), [])
+        held = await _held(host, folder, parts)
     except HostUnreachable:
         raise
     except HostError:
         return Room(free)
-    held, reserved = _parse(told)
-    return Room(free, reserved, dict(zip(parts, held, strict=False)))
+    return Room(free, _parse(told)[1], held)
+
+
+async def _held(host: Host, folder: str, parts: Sequence[str]) -> dict[str, int]:
+    """Bytes that parts have on the disk, by their path."""
+    held: dict[str, int] = {}
+    for some in portions(parts):
+        taken, _ = _parse(await _told(host, folder, "", some))
+        held |= zip(some, taken, strict=False)
+    return held
+
+
+async def _told(host: Host, folder: str, around: str, parts: Sequence[str]) -> str:
+    argv = ["sh", "-c", _LOOK, "dflash", folder, around, str(int(LIVE_SECONDS)), *parts]
+    return (await host.run(argv, timeout=60, check=False)).text
 
 
 def _around(folder: str) -> str:
@@ -102,7 +116,6 @@ async def missing_room(host: Host, folder: str, parts: Mapping[str, int]) -> int
     their own room aside, or look for themselves."""
     # What is free is asked first: bytes that arrive in between then count for us, never against.
     free = (await host.free_space(folder)).bytes
-    argv = ["sh", "-c", _LOOK, "dflash", folder, "", "0", *parts]
-    held, _ = _parse((await host.run(argv, timeout=60, check=False)).text)
-    needed = sum(max(0, size - taken) for size, taken in zip(parts.values(), held, strict=False))
+    held = await _held(host, folder, list(parts))
+    needed = sum(max(0, size - held.get(part, size)) for part, size in parts.items())
     return max(0, needed - free)

@@ -14,7 +14,7 @@ BUSY = 75
 """Exit status of a writer that did not begin: another one has the part open, or it is not the part that it was."""
 
 # Where nothing locks, whoever has the part open is ended unasked. What is written goes into the file that was looked
-# at, by its descriptor: the name may be given to another one meanwhile. A bare chroot has no /dev: nothing here needs it.
+# at, by its descriptor: the name may be given to another one meanwhile. A bare chroot has no /dev: none is needed.
 _WRITE = (
     LOCK
     + OWN_FILE

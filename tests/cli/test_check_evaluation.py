@@ -244,7 +244,9 @@ def test_a_program_that_can_not_be_run(world: Desk) -> None:
 def test_the_ways_that_a_checkpoint_can_take_are_tried(world: Desk) -> None:
     found = check(world, world.config)
     assert found.sentence("evaluation", "route").startswith("ct200 to ct129 through this machine, by one process")
-    assert not [place for state in ("ok", "warn", "fail") for place in found.places(state) if place[1] == "direct route"]
+    assert not [
+        place for state in ("ok", "warn", "fail") for place in found.places(state) if place[1] == "direct route"
+    ]
     config = world.other_config("direct.toml", transfer={"route": "direct"})
     found = check(world, config)
     sentence = found.only("evaluation", "direct route")

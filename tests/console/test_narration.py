@@ -5,6 +5,7 @@ from __future__ import annotations
 from dflash_tui.console import events as happened
 from dflash_tui.console.narration import narrator
 from dflash_tui.records.process import ProgressRecord
+from dflash_tui.transfer.engine import Route
 from dflash_tui.transfer.progress import TransferProgress
 
 ROUTE = ("ct200", "here", "ct129")
@@ -115,9 +116,9 @@ def test_why_a_transfer_is_not_slim_is_told() -> None:
 
 def test_the_way_is_told_once_where_it_is_not_the_usual_one() -> None:
     begun = happened.TransferStarted("job 1", 4000, "step_4000", ROUTE, 1000)
+    ways: list[tuple[int, Route]] = [(0, "relay"), (10, "joined"), (20, "joined"), (30, "direct")]
     events = [
-        happened.TransferAdvanced("job 1", TransferProgress("moving", at, at, 1000, route=route))
-        for at, route in ((0, "relay"), (10, "joined"), (20, "joined"), (30, "direct"))
+        happened.TransferAdvanced("job 1", TransferProgress("moving", at, at, 1000, route=route)) for at, route in ways
     ]
-    ways = [line for line in told(begun, *events) if "%" not in line]
-    assert ways[1:] == ["  through this machine, by two ssh and one pipe", "  from host to host"]
+    lines = [line for line in told(begun, *events) if "%" not in line]
+    assert lines[1:] == ["  through this machine, by two ssh and one pipe", "  from host to host"]
