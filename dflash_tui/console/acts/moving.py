@@ -158,6 +158,8 @@ async def _carry(
             await chooser.choose(plan.to_move)  # fails before anything is said to move
         under_way.append(plan)
         moved = await move(plan, load.source, destination, tell, chooser=chooser, pace=console.pace.lane())
+    if moved.notice:
+        console.emit(happened.Noticed("warn", moved.notice))
     name = cargo.names[0]
     console.emit(
         happened.TransferEnded(
