@@ -105,14 +105,14 @@ def test_fetch_and_eval_alone_without_a_screen(bed: Bed) -> None:
     there = Path(fetched["folder"], fetched["files"][0])
     assert fetched["sha256"] == sha256(there)
     assert fetched["size"] < fetched["original"] == source.stat().st_size
-    whole = bed.json("fetch", "--full")
-    assert whole["sha256"] == sha256(Path(whole["folder"], "checkpoint.pt")) == sha256(source)
     answer = bed.json("eval", "--preset", "full")
     run_id = the_run(bed)
     assert (answer["result"]["run_id"], answer["existing"]) == (run_id, False)
     assert_whole(bed, run_id, 90)
     assert (bed.run_dir(run_id) / bed.manifest(run_id).checkpoint.linked).samefile(there)
     assert bed.manifest(run_id).checkpoint.sha256 == sha256(there)
+    whole = bed.json("fetch", "--full")
+    assert whole["sha256"] == sha256(Path(whole["folder"], "checkpoint.pt")) == sha256(source)
     assert bed.json("eval", "--preset", "full")["existing"]
     assert bed.run_dirs() == {run_id}
 
