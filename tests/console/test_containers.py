@@ -167,9 +167,11 @@ async def test_a_held_run_whose_console_is_killed_stops_itself(tmp_path: Path) -
         job, run_dir = await made.begun()
         made.send(run_dir, signal.SIGCONT)
         # What is left of a console that was killed: nobody holds the other end of the launcher's input.
-        for pid in processes_with("--attached"):
-            if b"standin.py" in Path(f"/proc/{pid}/cmdline").read_bytes() and os.getpgid(pid) == pid:
-                os.kill(pid, signal.SIGKILL)
+        for pid in processes_with(f"{run_dir}"):
+            with suppress(OSError):  # one that the other's end has ended
+                words = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if b"--attached" in words and b"standin.py" in words and os.getpgid(pid) == pid:
+                    os.kill(pid, signal.SIGKILL)
         await until((run_dir / "exit.json").exists)
         assert end_of(run_dir).state in ("stopped", "finished")
         with suppress(RunEnded):

@@ -13,7 +13,7 @@ import pytest
 
 from dflash_tui.harness.errors import HarnessError
 from dflash_tui.harness.external.guard import describe, put_aside, put_back
-from dflash_tui.harness.external.paths import looked, script_of
+from dflash_tui.harness.external.paths import guard, looked, script_of
 from dflash_tui.records.codec import dumps, loads
 from dflash_tui.records.external import ExternalLook, ExternalLooked
 from tests.harness.external_world import OLD, Lab, ending, journal, lab, log
@@ -189,6 +189,14 @@ def test_paths_that_the_scripts_text_names_are_found(there: Lab, tmp_path: Path,
     (folder / "old.json").write_bytes(OLD)
     there.script.write_text(text.format(folder=folder))
     assert os.fspath(folder / "old.json") in look(there).guarded
+
+
+def test_the_end_of_a_longer_name_is_no_path_at_the_top(there: Lab) -> None:
+    there.script.write_text('open(f"{out}/fresh.json", "w")\nopen(out + "/other.json", "w")')
+    command = (sys.executable, os.fspath(there.script))
+    paths = [file.path for file in guard(command, (), (), there.root, there.root).files]
+    assert os.fspath(there.folder / "fresh.json") in paths
+    assert not {"/fresh.json", "/other.json"} & set(paths)
 
 
 def look(there: Lab) -> ExternalLooked:

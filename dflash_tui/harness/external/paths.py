@@ -150,9 +150,20 @@ def _named(script: Path, command: Sequence[str], folders: Iterable[Path]) -> Ite
         places = [Path(name).expanduser()] if whole else [folder / name for folder in folders]
         places += [folder / name.lstrip("/") for folder in folders] if name.startswith("/") else []
         for path in map(Path, map(os.path.normpath, places)):
-            new = path.suffix.lstrip(".") in TEXTUAL and not os.path.lexists(path) and os.path.isdir(path.parent)
-            if os.path.isfile(path) or (new and len(os.fsencode(path.name)) <= _LONGEST_PART):
+            if os.path.isfile(path) or _may_come(path):
                 yield path
+
+
+def _may_come(path: Path) -> bool:
+    """Whether a script may be about to create it. What seems to lie in / is the end of a longer name, as of
+    f"{folder}/results.json"; guarding that would make every run on the host wait for every other one."""
+    return (
+        path.suffix.lstrip(".") in TEXTUAL
+        and path.parent != Path("/")
+        and os.path.isdir(path.parent)
+        and not os.path.lexists(path)
+        and len(os.fsencode(path.name)) <= _LONGEST_PART
+    )
 
 
 def _unquoted(text: str) -> Iterator[str]:
