@@ -36,4 +36,4 @@ class EndedAtLogout(HarnessError):
 
 
 class Stopped(BaseException):
-    """SIGTERM arrived. Not an `Exception`: nothing that handles a failed prompt may swallow it."""
+    """A signal that ends a run arrived. Not an `Exception`: nothing that handles a failed prompt may swallow it."""

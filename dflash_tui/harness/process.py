@@ -21,6 +21,9 @@ STARTING_SECONDS = 150.0
 """A request without process.json is still starting for this long: longer than whoever launches waits. After it, the
 launch is lost."""
 
+ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP is what a held run hears when its launcher is killed at the wrong moment."""
+
 _RECORDED = b"recorded"
 
 Carry = Callable[[Path, Callable[[Path], None], Callable[[], None]], int]
@@ -150,8 +153,8 @@ def detach(
 
 
 class Ending:
-    """Writes exit.json last, however the block under `with` ends; SIGTERM and SIGINT end it as "stopped", unless
-    `signalled` does otherwise.
+    """Writes exit.json last, however the block under `with` ends; SIGTERM, SIGINT and SIGHUP end it as "stopped",
+    unless `signalled` does otherwise.
 
     The error is swallowed once it is recorded; `code` is then 1, or 130 when stopped. One that is not of this room
     also leaves its traceback on stderr (that is log.txt when detached).
@@ -163,15 +166,16 @@ class Ending:
         self._signalled = signalled or _stop
 
     def __enter__(self) -> Ending:
-        signal.signal(signal.SIGTERM, self._signalled)
-        signal.signal(signal.SIGINT, self._signalled)
+        for number in ENDING:
+            if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:  # nohup's word stands
+                signal.signal(number, self._signalled)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not cost the record of the first
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in ENDING:
+            signal.signal(number, signal.SIG_IGN)  # a second one must not cost the record of the first
         sentence: str | None = None
         outcome: RunState = "finished"
         if isinstance(error, Stopped):

@@ -162,16 +162,23 @@ async def test_a_held_run_goes_on_while_its_console_does_and_stops_with_it(
             await reattach(made.console, run_dir.name)
 
 
+def far_side(run_dir: Path) -> int:
+    """The launcher's process that holds the run's input: the one that its client has forked."""
+    found = {}
+    for pid in processes_with(str(run_dir)):
+        with suppress(OSError):
+            if b"standin.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found[pid] = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    (pid,) = (pid for pid, parent in found.items() if parent in found)
+    return pid
+
+
 async def test_a_held_run_whose_console_is_killed_stops_itself(tmp_path: Path) -> None:
     async with in_box(tmp_path, "srun") as made:
         job, run_dir = await made.begun()
         made.send(run_dir, signal.SIGCONT)
-        # What is left of a console that was killed: nobody holds the other end of the launcher's input.
-        for pid in processes_with(f"{run_dir}"):
-            with suppress(OSError):  # one that the other's end has ended
-                words = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"--attached" in words and b"standin.py" in words and os.getpgid(pid) == pid:
-                    os.kill(pid, signal.SIGKILL)
+        # What is left of a console that was killed: nobody holds the other end of the run's input.
+        os.kill(far_side(run_dir), signal.SIGKILL)
         await until((run_dir / "exit.json").exists)
         assert end_of(run_dir).state in ("stopped", "finished")
         with suppress(RunEnded):

@@ -223,6 +223,13 @@ def test_sigterm_in_the_middle_keeps_whole_blocks_and_no_results(tmp_path: Path)
     assert harness("stop", run_dir).stdout == "not running\n"
 
 
+def test_a_hangup_ends_as_stopped(tiny: World) -> None:
+    run_dir = tiny.write()
+    assert harness("evaluate", run_dir).returncode == 0
+    os.kill(rundir.read(run_dir / rundir.PROCESS, ProcessRecord).pid, signal.SIGHUP)
+    assert ended(run_dir) == replace(ended(run_dir), state="stopped", code=130, error="stopped by SIGHUP")
+
+
 def test_sigkill_is_seen_as_lost(tiny: World) -> None:
     run_dir = tiny.write()
     assert harness("evaluate", run_dir).returncode == 0

@@ -22,6 +22,7 @@ from dflash_tui.harness.external.output import MOST_KEPT, Bars, Mark, Stream
 from dflash_tui.harness.external.outputs import outputs
 from dflash_tui.harness.external.paths import WORK, Guard, guard
 from dflash_tui.harness.external.recovery import alone, held, recover, restore, written
+from dflash_tui.harness.process import ENDING
 from dflash_tui.harness.rundir import Progress
 from dflash_tui.records.external import JOURNAL_VERSION, ExternalRequest, Journal
 from dflash_tui.records.facts import Fact, Source
@@ -113,7 +114,7 @@ def _seen(path: str) -> tuple[int, ...]:
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """A second signal must not cost what the first one found to be put back."""
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in ENDING}
     try:
         yield
     finally:
