@@ -89,6 +89,8 @@ def test_a_dry_run_tells_the_plan_and_moves_nothing(world: Desk) -> None:
     assert answer["bytes"] == answer["size"] < answer["original"]
     assert answer["free_bytes"] > answer["size"]
     assert not (world.evaluations / "checkpoints" / "dry").exists()
+    told = world.run("--config", config, "fetch", "--dry-run", "--json").err.splitlines()
+    assert [json.loads(line)["event"] for line in told] == ["started", "planned"]
     said = world.run("--config", config, "fetch", "--dry-run").out
     assert "of 1.35 MB: drafter, verifier norm; optimizer, frozen embed/lm_head left" in said
     assert "route  through this machine" in said

@@ -608,3 +608,4 @@ def test_a_transfer_that_waits_says_for_whom_and_that_is_no_attempt() -> None:
     shown = text(draw_transfer(state, View(100, 8)))
     assert f"waits     for {waits}" in shown
     assert "attempt" not in shown
+    assert f"waits for {waits}" in text(draw_transfer(state, View(100, 1)))

@@ -246,6 +246,8 @@ def _folded(state: State, width: int) -> Line:
         return fitting(
             [head + line(("✓ ", "ok"), said), line(("sha256 ", "muted"), formats.short_hash(pane.sha256))], width
         )
+    if progress is not None and progress.waits_for:
+        return cut(head + line(("waits for ", "accent"), progress.waits_for), width)
     proving = progress is not None and progress.phase == "verifying" and progress.to_verify > 0
     done, total, before = 0, _total(pane), 0
     if progress is not None:
