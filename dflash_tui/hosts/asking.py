@@ -108,6 +108,10 @@ class AskingHost:
         """See `Host.stat`."""
         return await self._asking(partial(self.inner.stat, path, follow=follow))
 
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        """See `Host.stat_many`."""
+        return await self._asking(partial(self.inner.stat_many, paths, follow=follow))
+
     async def list(self, path: str) -> list[Entry]:
         """See `Host.list`."""
         return await self._asking(partial(self.inner.list, path))

@@ -217,6 +217,11 @@ class Host(Protocol):
         """Raises FileMissing."""
         ...
 
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        """`stat` of each, in few round trips however many they are; None for one that is missing. Raises as `stat`
+        does for the first that it is refused for."""
+        ...
+
     async def list(self, path: str) -> list[Entry]:
         """A folder's entries, sorted by name. Raises FileMissing."""
         ...

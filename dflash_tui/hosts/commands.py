@@ -5,6 +5,7 @@ Every command that is sent, `PATH` and `FOLDER` being absolute:
 | purpose | argv | stdin | stdout |
 |---|---|---|---|
 | stat | `stat -c '%f %s %Y %i %h' PATH` (`stat -L -c …` follows links) | - | hex mode, size, mtime, inode, links |
+| several stats | `stat -c '%f %s %Y %i %h %n' PATH…` (`stat -L -c …`) | - | one record a path that is there |
 | list | `find FOLDER/ -mindepth 1 -maxdepth 1 -exec stat -c '%f %s %Y %i %h %n' {} +` | - | one record an entry |
 | list several | `find FOLDER/ FOLDER/ … -mindepth 1 -maxdepth 1 -exec stat …` as above | - | the same |
 | link's text | `readlink PATH` | - | text and a newline |
@@ -18,6 +19,7 @@ Every command that is sent, `PATH` and `FOLDER` being absolute:
 | free bytes | `df -P -k PATH` | - | POSIX table |
 | free inodes | `df -P -i PATH` | - | POSIX-like table; a refusal means unknown |
 | why did it fail | `test -e PATH` | - | status 0 or 1 |
+| why did several | `sh -c 'for path; do …' dflash PATH…` | - | 1 or 0 each |
 
 A range is read as whole blocks and cut here: skipping by bytes is a GNU extension of `dd`. A write and its rename are
 separate commands: a shell that goes on after a cut stream would publish half a file.
@@ -25,6 +27,7 @@ separate commands: a shell that goes on after a cut stream would publish half a 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import secrets
@@ -71,14 +74,18 @@ while [ $# -gt 0 ]; do
 done
 """
 _NO_FILE = 44
+_THERE = 'for path; do if [ -e "$path" ] || [ -L "$path" ]; then printf 1; else printf 0; fi; done'
 _READ_LINKS = 'for link; do readlink "$link"; printf "\\000"; done'
 _ARGUMENTS = 60_000  # bytes of one command: a login shell takes it as one argument of at most 128 KiB
+_COMPLAINT = 80  # bytes that a program says of a path beside its name: of stderr 64 KiB are kept
 _LONGEST_NAME = 255 + 3
 _RANGE_ARGUMENTS = 40
+_FEW = 4
 _SMALL_READ = 1 << 20
 _BYTES_A_SECOND = 1 << 20
 """The slowest link on which a read is not given up, beyond half a minute for starting it."""
 
+_RECORD = re.compile(r"[0-9a-f]+ \d+ -?\d+ \d+ \d+ ", re.ASCII)
 _SPACE = re.compile(r"\s(\d+|-)\s+(\d+|-)\s+(-?\d+|-)\s+(?:\d+%|-)\s+/", re.ASCII)
 
 
@@ -94,6 +101,47 @@ async def stat(host: Host, path: str, *, follow: bool) -> Stat:
             f"{host.name}: `stat` of {path} printed {done.text[:80]!r}; expected mode, size, mtime, inode, links"
         )
     return _stat(fields)
+
+
+async def stat_many(host: Host, paths: Sequence[str], *, follow: bool) -> list[Stat | None]:
+    """`Host.stat_many` by one `stat` for some hundred paths."""
+    found: list[Stat | None] = []
+    for some in _by_length([(absolute(host, path),) for path in paths], beside=_COMPLAINT):
+        found += await _stat_some(host, [path for (path,) in some], follow)
+    return found
+
+
+async def _stat_some(host: Host, paths: Sequence[str], follow: bool) -> list[Stat | None]:
+    argv = ["stat", *(["-L"] if follow else []), "-c", _FORMAT + " %n", *paths]
+    done = await host.run(argv, timeout=60, check=False)
+    text, at = done.stdout.decode("utf-8", "surrogateescape"), 0
+    found: dict[str, Stat] = {}
+    for path in paths:
+        # A name may hold newlines, even ones that imitate a record: the names that were asked for tell records apart.
+        record = _RECORD.match(text, at)
+        if record is not None and text.startswith(f"{path}\n", record.end()):
+            found[path] = _stat(record[0].split())
+            at = record.end() + len(path) + 1
+    if at != len(text):
+        found = {}
+    silent = list(dict.fromkeys(path for path in paths if path not in found))
+    # Where no more than that is said none need be asked for: the words are the C locale's.
+    said = _own_words("stat", done.stderr)
+    if not (0 < said.count("No such file") == len(silent) == said.count("\n") + 1):
+        for path in silent if done.status in _NOT_STARTED else await _doubtful(host, silent, said):
+            with contextlib.suppress(FileMissing):
+                found[path] = await stat(host, path, follow=follow)
+    return [found.get(path) for path in paths]
+
+
+async def _doubtful(host: Host, paths: Sequence[str], said: str) -> Sequence[str]:
+    """Those that are not simply missing: each is asked for alone, and the answer says what is wrong with it."""
+    if "Permission denied" in said or "Operation not permitted" in said or len(paths) < _FEW:
+        return paths
+    done = await host.run(["sh", "-c", _THERE, "dflash", *paths], timeout=60, check=False)
+    if len(done.text) != len(paths):
+        return paths
+    return [path for path, there in zip(paths, done.text, strict=True) if there == "1"]
 
 
 async def list_folder(host: Host, path: str) -> list[Entry]:
@@ -148,12 +196,12 @@ async def _list_some(host: Host, paths: Sequence[str]) -> dict[str, list[Entry]]
     return found
 
 
-def _by_length(words: Sequence[tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
-    """In portions that one command takes."""
+def _by_length(words: Sequence[tuple[str, ...]], beside: int = 0) -> list[list[tuple[str, ...]]]:
+    """In portions that one command takes; `beside` more bytes are counted for each."""
     portions: list[list[tuple[str, ...]]] = []
     room = 0
     for some in words:
-        length = sum(len(os.fsencode(shlex.quote(word))) + 2 for word in some)
+        length = sum(len(os.fsencode(shlex.quote(word))) + 2 for word in some) + beside
         if length > room or not portions:
             portions.append([])
             room = _ARGUMENTS

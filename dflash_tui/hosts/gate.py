@@ -58,6 +58,10 @@ class GateHost:
         """Raises JumpOnly."""
         raise self._refusal(f"looking at {path}")
 
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        """Raises JumpOnly."""
+        raise self._refusal(f"looking at {paths[0] if paths else 'files'}")
+
     async def list(self, path: str) -> list[Entry]:
         """Raises JumpOnly."""
         raise self._refusal(f"listing {path}")

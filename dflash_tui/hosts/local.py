@@ -126,10 +126,23 @@ class LocalHost:
 
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         """See `Host.stat`."""
+        return await asyncio.to_thread(self._stat, path, follow)
+
+    def _stat(self, path: str, follow: bool) -> Stat:
         try:
-            return _stat(await asyncio.to_thread(os.stat, path, follow_symlinks=follow))
+            return _stat(os.stat(path, follow_symlinks=follow))
         except OSError as error:
             raise self._error(path, error) from error
+
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        """See `Host.stat_many`."""
+        return await asyncio.to_thread(lambda: [self._stat_or_none(path, follow) for path in paths])
+
+    def _stat_or_none(self, path: str, follow: bool) -> Stat | None:
+        try:
+            return self._stat(path, follow)
+        except FileMissing:
+            return None
 
     async def list(self, path: str) -> list[Entry]:
         """See `Host.list`."""

@@ -155,6 +155,10 @@ class ShellHost:
         """See `Host.stat`."""
         return await commands.stat(self, path, follow=follow)
 
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        """See `Host.stat_many`."""
+        return await commands.stat_many(self, paths, follow=follow)
+
     async def list(self, path: str) -> list[Entry]:
         """See `Host.list`."""
         return await commands.list_folder(self, path)

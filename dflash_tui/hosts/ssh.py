@@ -38,6 +38,7 @@ from dflash_tui.hosts.running import (
     shell_line,
 )
 from dflash_tui.hosts.ssh_link import connect, disconnect, translated
+from dflash_tui.hosts.together import each
 
 if TYPE_CHECKING:
     import asyncssh
@@ -56,8 +57,8 @@ _OPENING_WAITS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 _NO_SUCH_SUBSYSTEM = 0xFFFFFFFF
 """asyncssh's code for a session that was opened and whose request was refused."""
 
-_READS = 64
-"""Small reads of a file under way together: a round trip for so many."""
+_REQUESTS = 64
+"""Small questions to SFTP under way together: a round trip for so many."""
 
 _FILE_SECONDS = 30.0
 _BYTES_A_SECOND = 1 << 20
@@ -218,24 +219,17 @@ class SshHost:
         sftp = await self._files()
         if sftp is None:
             return await commands.read_many(self, path, ranges)
-        gate = asyncio.Semaphore(_READS)
-
-        async def one(file: asyncssh.SFTPClientFile, offset: int, length: int) -> bytes:
-            async with gate:
-                return cast(bytes, await file.read(length, offset)) if length else b""
-
         seconds = _FILE_SECONDS + sum(length for _, length in ranges) / _BYTES_A_SECOND
         async with self._using(sftp, commands.absolute(self, path), seconds):
             if kind_of((await sftp.stat(path)).permissions or 0) != "file":
                 raise HostError(f"{self.name}: {path} is not a regular file")
             async with sftp.open(path, "rb", encoding=None) as file:
-                tasks = [asyncio.create_task(one(file, offset, length)) for offset, length in ranges]
-                try:
-                    found = await asyncio.gather(*tasks)
-                finally:
-                    for task in tasks:
-                        task.cancel()
-                    await asyncio.gather(*tasks, return_exceptions=True)
+
+                async def one(place: tuple[int, int]) -> bytes:
+                    offset, length = place
+                    return cast(bytes, await file.read(length, offset)) if length else b""
+
+                found = await each(one, ranges, _REQUESTS)
         for (offset, length), data in zip(ranges, found, strict=True):
             if len(data) != length:
                 raise ReadShort(f"{self.name}: {path} gave {len(data)} of the {length} bytes at offset {offset}")
@@ -254,6 +248,25 @@ class SshHost:
         commands.absolute(self, path)
         async with self._using(sftp, path, _FILE_SECONDS):
             return _stat(await (sftp.stat(path) if follow else sftp.lstat(path)))
+
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        """See `Host.stat_many`. Where SFTP answers, many questions are under way together."""
+        if not self._without_stat:
+            try:
+                return await commands.stat_many(self, paths, follow=follow)
+            except CommandFailed:
+                self._without_stat = await self._files() is not None
+                if not self._without_stat:
+                    raise
+        sftp = await self._need_files()
+
+        async def one(path: str) -> Stat | None:
+            with contextlib.suppress(FileMissing):
+                async with self._using(sftp, commands.absolute(self, path), _FILE_SECONDS):
+                    return _stat(await (sftp.stat(path) if follow else sftp.lstat(path)))
+            return None
+
+        return await each(one, paths, _REQUESTS)
 
     async def list(self, path: str) -> list[Entry]:
         """See `Host.list`."""

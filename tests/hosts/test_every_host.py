@@ -9,13 +9,14 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dflash_tui.hosts.base import CommandFailed, FileMissing, Host, HostError, ReadShort
+from dflash_tui.hosts.base import CommandFailed, FileMissing, Host, HostError, ReadShort, Stat
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
@@ -258,6 +259,41 @@ async def test_stat_tells_kind_size_time_inode_and_links(place: Place) -> None:
     assert (await place.host.stat("/dev/null" if place.folder != "/data" else "/bin/busybox")).kind != "folder"
 
 
+@pytest.mark.parametrize("follow", [True, False])
+async def test_many_stats_are_what_each_alone_is(place: Place, follow: bool) -> None:
+    for name in NAMES:
+        (place.real / name).write_bytes(name.encode())
+    (place.real / os.fsdecode(b"caf\xe9")).touch()
+    (place.real / "folder").mkdir()
+    os.symlink("folder", place.real / "to a folder")
+    os.symlink("nowhere", place.real / "to nothing")
+    names = [*NAMES, os.fsdecode(b"caf\xe9"), "folder", "to a folder", "to nothing"]
+    missing = ["gone", "go\nne", "'", "No such file", "-L", "gone/below", "x", "x\n81a4 1 2 3 4"]
+    asked = [place.path(name) for pair in zip_longest(names, missing) for name in pair if name is not None]
+    expected: list[Stat | None] = []
+    for path in asked:
+        try:
+            expected.append(await place.host.stat(path, follow=follow))
+        except FileMissing:
+            expected.append(None)
+    assert expected.count(None) == len(missing) + follow
+    assert await place.host.stat_many(asked, follow=follow) == expected
+    assert await place.host.stat_many(asked[::-1] * 2, follow=follow) == expected[::-1] * 2
+    assert await place.host.stat_many([]) == []
+
+
+async def test_thousands_of_stats_are_told_soon(place: Place) -> None:
+    names = [f"a folder's __{number}_0.distcp {'x' * 60}" for number in range(2000)]
+    for name in names[::2]:
+        (place.real / name).write_bytes(name.encode())
+    began = time.monotonic()
+    found = await place.host.stat_many([place.path(name) for name in names])
+    assert time.monotonic() - began < 15  # 2,000 commands take longer in a container
+    assert [stat and stat.size for stat in found] == [
+        None if number % 2 else len(name) for number, name in enumerate(names)
+    ]
+
+
 async def test_stat_of_four_gigabytes_and_more(place: Place) -> None:
     with (place.real / "sparse").open("wb") as file:
         file.truncate(5_000_000_123)
@@ -365,6 +401,7 @@ async def test_relative_paths_are_refused_by_remote_hosts(place: Place) -> None:
     if place.host.name != "local":
         for path in ("relative", "-rf", "", "/nul\0byte"):
             await _fails(lambda path=path: place.host.stat(path))  # type: ignore[misc]
+            await _fails(lambda path=path: place.host.stat_many(["/", path]))  # type: ignore[misc]
             await _fails(lambda path=path: place.host.read(path, 0, 1))  # type: ignore[misc]
             await _fails(lambda path=path: place.host.list(path))  # type: ignore[misc]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 
@@ -45,6 +46,10 @@ async def test_what_a_login_shell_complains_of_is_nothing_of_a_path(sshd: Sshd, 
     assert noise in (await host.run(["true"])).stderr
     with pytest.raises(FileMissing):
         await host.stat(f"{sshd.folder}/nothing")
+    nothing = [f"{sshd.folder}/nothing{number}" for number in range(5)]
+    assert [stat and stat.kind for stat in await host.stat_many([*nothing, f"{sshd.folder}/file"])] == [None] * 5 + [
+        "file"
+    ]
     with pytest.raises(FileMissing):
         await commands.read(host, f"{sshd.folder}/nothing", 0, 1)
     with pytest.raises(FileMissing):
@@ -60,7 +65,13 @@ async def test_a_host_without_stat_is_asked_by_sftp(sshd: Sshd) -> None:
     (sshd.folder / ".bashrc").write_text(f"PATH={sshd.folder}/bin\n")
     for name in ("sh", "find", "test", "setsid"):
         (sshd.folder / "bin" / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
+    os.symlink("file", sshd.folder / "link")
     host = SshHost("ct129", sshd.address)
+    asked = [f"{sshd.folder}/{name}" for name in ["file", "link", "nothing"] * 100]
+    assert [stat and stat.size for stat in await host.stat_many(asked)] == [5, 5, None] * 100
+    assert [stat and stat.kind for stat in await host.stat_many(asked, follow=False)] == ["file", "link", None] * 100
+    with pytest.raises(HostError, match="not an absolute path"):
+        await host.stat_many(["file"])
     assert (await host.stat(f"{sshd.folder}/file")).size == 5
     with pytest.raises(FileMissing):
         await host.stat(f"{sshd.folder}/nothing")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dflash_tui.hosts.base import CommandFailed, FileMissing, HostError, HostUnreachable, Process
+from dflash_tui.hosts.base import CommandFailed, FileMissing, HostError, HostUnreachable, PermissionRefused, Process
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.shell import ShellHost, asked_together
@@ -74,6 +74,32 @@ async def test_status_and_complaint_are_told(host: ShellHost, inner: Counted) ->
     with pytest.raises(FileMissing):
         await host.stat("/no/such/file")
     assert inner.started == ["sh"]
+
+
+async def test_many_stats_are_refused_as_one_is(tmp_path: Path) -> None:
+    class Nobody(LocalHost):
+        def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+            dropped = (
+                ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *argv] if os.geteuid() == 0 else argv
+            )
+            return super().stream(dropped, stdin=stdin)
+
+    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
+        folder.chmod(0o755)
+    (tmp_path / "closed").mkdir(mode=0o000)
+    host = ShellHost(Nobody("gpu"))
+    try:
+        missing = [f"{tmp_path}/{number}" for number in range(9)]
+        assert await host.stat_many(missing) == [None] * 9
+        for ask in (
+            lambda: host.stat_many([*missing, f"{tmp_path}/closed/x"]),
+            lambda: host.stat(f"{tmp_path}/closed/x"),
+        ):
+            with pytest.raises(PermissionRefused, match=f"gpu: {tmp_path}/closed/x may not be used by this user"):
+                await ask()
+    finally:
+        await host.close()
+        (tmp_path / "closed").chmod(0o755)
 
 
 async def test_a_command_finds_no_input(host: ShellHost) -> None:

@@ -97,6 +97,9 @@ class BreakingHost:
     async def stat(self, path: str, *, follow: bool = True) -> Stat:
         return await self._call(lambda: self.inner.stat(path, follow=follow))
 
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> builtins.list[Stat | None]:
+        return await self._call(lambda: self.inner.stat_many(paths, follow=follow))
+
     async def list(self, path: str) -> builtins.list[Entry]:
         return await self._call(lambda: self.inner.list(path))
 
