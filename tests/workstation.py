@@ -45,11 +45,18 @@ class Ran:
         return json.loads(self.out, parse_constant=_not_json)
 
     def failed(self, code: int) -> str:
-        """The one sentence of a command that failed with `code`: nothing on stdout, no traceback."""
+        """The one sentence of a command that failed with `code`: nothing on stdout, no traceback. Where stderr has JSON
+        lines it is the last one's, as it would be said in words."""
         assert self.code == code, self
         assert self.out == "", self
         assert "Traceback" not in self.err, self
-        return self.err.strip().splitlines()[-1]
+        last = self.err.strip().splitlines()[-1]
+        if not last.startswith("{"):
+            return last
+        told = json.loads(last)
+        assert told.keys() == {"event", "sentence"}, self
+        assert told["event"] == "error", self
+        return f"dflash-tui: {told['sentence']}"
 
 
 @dataclass(frozen=True)
