@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dflash_tui.checkpoints.segments import Late, Literal, Output, Range, joined
@@ -25,7 +25,8 @@ _VERSION = 1
 _NAME_BYTES = 120
 _BLOCK, _BLOCKS = 1 << 16, 256
 """A journal of more than 16 MiB is none."""
-_OURS = re.compile(r"\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal|link)")
+_OURS = re.compile(r"(.+)\.[0-9a-f]{12}(?:\.[0-9a-f]{8})?\.(?:part|journal|link)", re.DOTALL)
+_ASIDE = re.compile(r"(.+)\.[0-9a-f]{8}\.part", re.DOTALL)
 _APPEND = """lines=$(cat) && [ -n "$lines" ] && [ -e "$1" ] && printf '\\n%s\\n' "$lines" >>"$1" """
 """What came whole is added, after a newline that ends what did not; to a journal that is still there."""
 
@@ -70,16 +71,19 @@ def aside_name(part: str) -> str:
     return f"{part.removesuffix('.part')}.{secrets.token_hex(4)}.part"
 
 
-def is_aside_of(entry: str, part: str) -> bool:
-    """Whether an entry of a folder is a part that was on its way to its own name."""
-    stem = part.removesuffix(".part")
-    return entry.startswith(stem) and re.fullmatch(r"\.[0-9a-f]{8}\.part", entry[len(stem) :]) is not None
+def asides(entries: Iterable[str]) -> dict[str, list[str]]:
+    """Those entries of a folder that may be parts on their way to their own names, by what such a part is called."""
+    found: dict[str, list[str]] = {}
+    for entry in entries:
+        if (match := _ASIDE.fullmatch(entry)) is not None:
+            found.setdefault(f"{match[1]}.part", []).append(entry)
+    return found
 
 
-def is_piece_of(entry: str, name: str) -> bool:
-    """Whether an entry of a folder is a part, a link or a journal of anything that wanted to be called `name` there."""
-    stem = _stem(name)
-    return entry.startswith(stem) and _OURS.fullmatch(entry, len(stem)) is not None
+def pieces_of(entries: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those entries of a folder that are parts, links or journals of anything that wanted one of these names there."""
+    stems = {_stem(name) for name in names}
+    return [entry for entry in entries if (match := _OURS.fullmatch(entry)) is not None and match[1] in stems]
 
 
 def _stem(name: str) -> str:

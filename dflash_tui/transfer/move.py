@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort
+from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort, Stat
+from dflash_tui.hosts.several import stats_of
 from dflash_tui.transfer.claim import CLAIM, Claim
 from dflash_tui.transfer.destination import make_destination
 from dflash_tui.transfer.engine import Chooser, Engine, Pace, Route
@@ -24,18 +25,19 @@ from dflash_tui.transfer.errors import (
     TransferError,
 )
 from dflash_tui.transfer.filling import watched
-from dflash_tui.transfer.journal import is_piece_of
+from dflash_tui.transfer.journal import asides, pieces_of
 from dflash_tui.transfer.keeper import Keeper
 from dflash_tui.transfer.piece import Piece
 from dflash_tui.transfer.plan import TransferPlan
 from dflash_tui.transfer.portions import remove_files
-from dflash_tui.transfer.present import Records, already_there
+from dflash_tui.transfer.present import already_there
 from dflash_tui.transfer.progress import Meter, TransferProgress
 from dflash_tui.transfer.proof import Prover, WrongFrom
 from dflash_tui.transfer.publish import publish
 from dflash_tui.transfer.record import Identity, Recorded, read_records, write_records
 from dflash_tui.transfer.relaying import RelayEngine
 from dflash_tui.transfer.same_host import PipeEngine, place
+from dflash_tui.transfer.sources import refuse_changed_sources
 from dflash_tui.transfer.space import missing_room
 
 __all__ = ["Moved", "TransferProgress", "move"]
@@ -195,15 +197,20 @@ class _Transfer:
         """Find out what lies there of each file. `look`: somebody may have named it meanwhile, or we did, and were cut
         before we knew."""
         entries: dict[str, dict[str, Entry]] = {}
+        aside: dict[str, dict[str, list[str]]] = {}
         for folder in self._folders():
             entries[folder] = {entry.name: entry for entry in await self._destination.list(folder)}
+            aside[folder] = asides(entries[folder])
+        records: Mapping[str, Recorded] | None = None
         first = self.attempts == 1
         for piece in self._left():
             folder, name = posixpath.split(piece.final)
-            if look and name in entries[folder] and await self._found(piece):
-                continue
+            if look and name in entries[folder]:
+                records = await self._records() if records is None else records
+                if await self._found(piece, entries[folder][name].stat, records):
+                    continue
             if not self._links(piece):
-                await piece.settle(entries[folder])
+                await piece.settle(entries[folder], aside[folder].get(posixpath.basename(piece.part), ()))
                 if first:
                     self.resumed += piece.at
         have = self._have()
@@ -224,9 +231,11 @@ class _Transfer:
     def _links(self, piece: Piece) -> bool:
         return self._plan.same_host and piece.file.linkable
 
-    async def _found(self, piece: Piece) -> bool:
-        records = Records(self._destination, self._plan.destination_folder)
-        found = await already_there(self._plan, piece.file, self._source, self._destination, records)
+    async def _records(self) -> dict[str, Recorded]:
+        return await read_records(self._destination, self._plan.destination_folder)
+
+    async def _found(self, piece: Piece, stat: Stat | None, records: Mapping[str, Recorded]) -> bool:
+        found = await already_there(self._plan, piece.file, stat, self._source, self._destination, records)
         if found:
             self.hashes[piece.file.name] = found
             self.how.setdefault(piece.file.name, "already there")
@@ -334,7 +343,8 @@ class _Transfer:
         except DestinationTaken as taken:
             # Somebody without a claim may have brought the same.
             try:
-                found = await self._found(piece)
+                (stat,) = await self._destination.stat_many([piece.final], follow=False)
+                found = await self._found(piece, stat, await self._records())
             except DestinationTaken:
                 found = False
             if not found:
@@ -345,18 +355,7 @@ class _Transfer:
         planned: dict[str, Identity] = {}
         for piece in self._left():
             planned |= piece.file.sources
-        for name, identity in planned.items():
-            path = posixpath.join(self._plan.source_folder, name)
-            try:
-                now = Identity.of(await self._source.stat(path))
-            except FileMissing:
-                raise SourceChanged(f"{self._source.name}:{path} is gone since the transfer was planned") from None
-            # A link that was made of it changes neither size nor time nor inode.
-            if now != identity:
-                raise SourceChanged(
-                    f"{self._source.name}:{path} is not the file that was planned any more (planned "
-                    f"{identity.size:,} bytes, now {now.size:,}; written again or replaced); plan again"
-                )
+        await refuse_changed_sources(self._source, self._plan.source_folder, planned)
 
     async def _record(self) -> None:
         """Note what the files are. It only spares work later: all of them are named and proven without it."""
@@ -364,20 +363,19 @@ class _Transfer:
             await self._write_record()
         except (HostUnreachable, FileMissing):
             raise
-        except HostError as error:
+        except (HostError, TransferError) as error:
             self.notice = f"what was moved could not be noted there, and will be hashed again the next time: {error}"
             self._meter.notice(self.notice)
 
     async def _write_record(self) -> None:
-        folder = self._plan.destination_folder
-        records = await read_records(self._destination, folder)
-        for file in self._plan.files:
-            here = Identity.of(await self._destination.stat(self._plan.final_path(file)))
-            identity = next(iter(file.sources.values()), None)
+        records = await self._records()
+        stats = await stats_of(self._destination, [self._plan.final_path(file) for file in self._plan.files])
+        for file, stat in zip(self._plan.files, stats, strict=True):
+            here, identity = Identity.of(stat), next(iter(file.sources.values()), None)
             records[file.name] = Recorded(
                 self.hashes[file.name], here, self._plan.source, self._plan.source_path(file), identity, file.plan_id
             )
-        await write_records(self._destination, folder, records)
+        await write_records(self._destination, self._plan.destination_folder, records)
 
     async def _remove_old_pieces(self) -> None:
         """The names are given: pieces of what wanted them before, other versions of the source too, are of no use."""
@@ -387,12 +385,14 @@ class _Transfer:
             await remove_files(self._destination, old)
 
     async def _old_pieces(self) -> list[str]:
-        names = [posixpath.split(self._plan.final_path(file)) for file in self._plan.files]
+        names: dict[str, list[str]] = {}
+        for file in self._plan.files:
+            folder, name = posixpath.split(self._plan.final_path(file))
+            names.setdefault(folder, []).append(name)
         old: list[str] = []
-        for folder in dict.fromkeys(folder for folder, _ in names):
-            for entry in await self._destination.list(folder):
-                if any(at == folder and is_piece_of(entry.name, name) for at, name in names):
-                    old.append(posixpath.join(folder, entry.name))
+        for folder, inside in names.items():
+            entries = [entry.name for entry in await self._destination.list(folder)]
+            old += [posixpath.join(folder, entry) for entry in pieces_of(entries, inside)]
         return old
 
     async def _tidy(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from dflash_tui.checkpoints.segments import Late, Range
 from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort, Stat
@@ -11,7 +11,7 @@ from dflash_tui.transfer.destination import is_a_folder
 from dflash_tui.transfer.digests import range_crc
 from dflash_tui.transfer.emission import emission, skipping
 from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Pace
-from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, is_aside_of, read_journal, start_journal
+from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, read_journal, start_journal
 from dflash_tui.transfer.keeper import Keeper
 from dflash_tui.transfer.plan import PlannedFile, TransferPlan, continued
 from dflash_tui.transfer.writing import free
@@ -66,9 +66,10 @@ class Piece:
         last = self.file.output.segments[-1] if self.file.output.segments else None
         return last if isinstance(last, Late) else None
 
-    async def settle(self, entries: Mapping[str, Entry]) -> None:
-        """Find out where to go on, given what lies in its folder: nobody else may write, and what is there counts up to
-        its last whole chunk. Raises HostUnreachable while somebody still has the part open."""
+    async def settle(self, entries: Mapping[str, Entry], aside: Sequence[str]) -> None:
+        """Find out where to go on, given what lies in its folder, and what is `aside` of its part there: nobody else
+        may write, and what is there counts up to its last whole chunk. Raises HostUnreachable while somebody still has
+        the part open."""
         self.proven, self.stat = "", None
         name = self.part.rpartition("/")[2]
         if name in entries and entries[name].stat.kind == "folder":
@@ -83,7 +84,6 @@ class Piece:
             trusted = found is not None
         else:
             trusted = True
-        aside = [entry for entry in entries if is_aside_of(entry, name)]
         for entry in aside:
             # Whoever gave it its name was broken off in the middle.
             other = f"{self.part.rpartition('/')[0]}/{entry}"

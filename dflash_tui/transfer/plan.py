@@ -7,16 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dflash_tui.checkpoints.segments import Output, Range
-from dflash_tui.hosts.base import FileMissing, Host, HostError, Space
+from dflash_tui.hosts.base import Host, HostError, Space, Stat
 from dflash_tui.hosts.running import together
 from dflash_tui.transfer.claim import CLAIM
 from dflash_tui.transfer.destination import refuse_what_can_t_be_made, refuse_without_a_place
 from dflash_tui.transfer.engine import CHUNK
-from dflash_tui.transfer.errors import SourceChanged, TransferError
+from dflash_tui.transfer.errors import TransferError
 from dflash_tui.transfer.journal import journal_name, link_name, part_name, plan_id, read_journal
-from dflash_tui.transfer.present import Records, already_there
-from dflash_tui.transfer.record import NAME, Identity
+from dflash_tui.transfer.lying import lying
+from dflash_tui.transfer.present import already_there
+from dflash_tui.transfer.record import NAME, Identity, read_records
 from dflash_tui.transfer.silence import refuse_what_is_printed
+from dflash_tui.transfer.sources import seen_sources
 from dflash_tui.transfer.space import check_space, look_for_room
 
 
@@ -130,10 +132,16 @@ async def _make_plan(
         raise TransferError(f"{source.name}:{folder}: no file to move was named")
     ends = {source.name: source, destination.name: destination}
     await together(*(refuse_what_is_printed(host) for host in ends.values()))
-    seen: dict[str, Identity] = {}
+    names: dict[str, None] = {}
+    for output in outputs:
+        sources = (output,) if isinstance(output, str) else output.sources
+        for name in (output if isinstance(output, str) else output.name, *sources):
+            check_name(name)
+        names |= dict.fromkeys(sources)
+    seen = await seen_sources(source, folder, list(names), read)
     files: dict[str, PlannedFile] = {}
     for output in outputs:
-        file = await _planned(source, folder, output, seen, read)
+        file = _planned(source, folder, output, seen)
         if file.name in files and files[file.name].plan_id != file.plan_id:
             raise TransferError(f"two different files are to be called {file.name!r}; nothing was moved")
         files[file.name] = file
@@ -141,10 +149,16 @@ async def _make_plan(
         source.name, destination.name, folder, destination_folder, tuple(files.values()),
         sum(file.size for file in files.values()),
     )  # fmt: skip
-    looked_at, records = [], Records(destination, destination_folder)
+    record = posixpath.join(destination_folder, NAME)
+    there = await lying(destination, [record, *(path for file in plan.files for path in _names_of(plan, file))])
+    records = await read_records(destination, destination_folder) if record in there else {}
+    looked_at = []
     for file in plan.files:
-        present = await already_there(plan, file, source, destination, records)
-        looked_at.append(replace(file, present=present) if present else await _with_part(plan, file, destination))
+        final = there.get(plan.final_path(file))
+        present = await already_there(plan, file, final, source, destination, records)
+        looked_at.append(
+            replace(file, present=present) if present else await _with_part(plan, file, destination, there)
+        )
     if any(not file.present for file in looked_at):
         await refuse_what_can_t_be_made(destination, destination_folder)
     room = await look_for_room(destination, destination_folder, [file.part for file in looked_at if file.part])
@@ -168,15 +182,7 @@ def check_name(name: str) -> str:
     return name
 
 
-async def _planned(
-    source: Host, folder: str, wanted: Output | str, seen: dict[str, Identity], read: Mapping[str, Identity]
-) -> PlannedFile:
-    for name in (wanted,) if isinstance(wanted, str) else (wanted.name, *wanted.sources):
-        check_name(name)
-    for name in (wanted,) if isinstance(wanted, str) else wanted.sources:
-        if name not in seen:
-            path = posixpath.join(folder, name)
-            seen[name] = await same_as_read(source, path, read.get(name))
+def _planned(source: Host, folder: str, wanted: Output | str, seen: Mapping[str, Identity]) -> PlannedFile:
     output = wanted if isinstance(wanted, Output) else Output(wanted, (Range(wanted, 0, seen[wanted].size),))
     for segment in output.segments:
         if isinstance(segment, Range) and segment.offset + segment.nbytes > seen[segment.file].size:
@@ -188,42 +194,28 @@ async def _planned(
     return PlannedFile(output.name, output.size, output, sources, plan_id(source.name, folder, sources, output))
 
 
-async def same_as_read(source: Host, path: str, read: Identity | None) -> Identity:
-    """What a source file is. Raises SourceChanged unless it is what it was when it was read."""
-    now = await _identity(source, path)
-    if read is not None and now != read:
-        raise SourceChanged(
-            f"{source.name}:{path} was written again or replaced after it had been read ({read.size:,} bytes then, "
-            f"{now.size:,} now); plan again"
-        )
-    return now
+def _names_of(plan: TransferPlan, file: PlannedFile) -> tuple[str, str, str]:
+    """What a file is called, and what an attempt at it leaves."""
+    return plan.final_path(file), plan.part_path(file), plan.journal_path(file)
 
 
-async def _identity(source: Host, path: str) -> Identity:
-    try:
-        stat = await source.stat(path)
-    except FileMissing:
-        raise TransferError(f"{source.name}:{path} does not exist; nothing was moved") from None
-    if stat.kind != "file":
-        raise TransferError(f"{source.name}:{path} is a {stat.kind}; expected a file")
-    return Identity.of(stat)
-
-
-async def _with_part(plan: TransferPlan, file: PlannedFile, destination: Host) -> PlannedFile:
+async def _with_part(
+    plan: TransferPlan, file: PlannedFile, destination: Host, there: Mapping[str, Stat]
+) -> PlannedFile:
     """With the piece that an earlier attempt at the same bytes left. What lies beyond its last whole chunk is sent
     again; without its journal nothing of it is known to be right."""
-    part = plan.part_path(file)
-    try:
-        size = (await destination.stat(part, follow=False)).size
-    except FileMissing:
+    _, part, journal = _names_of(plan, file)
+    if part not in there:
         return file
-    journal = await read_journal(destination, plan.journal_path(file), file.plan_id)
-    return replace(file, part=part, resumable=continued(size, file.size) if journal is not None else 0)
+    known = journal in there and await read_journal(destination, journal, file.plan_id) is not None
+    return replace(file, part=part, resumable=continued(there[part].size, file.size) if known else 0)
 
 
 async def kept_of(plan: TransferPlan, destination: Host) -> int:
     """How many bytes of an unfinished transfer lie there that a later one would not send again. Raises HostError."""
-    left = [await _with_part(plan, file, destination) for file in plan.files if not file.present]
+    files = [file for file in plan.files if not file.present]
+    there = await lying(destination, [path for file in files for path in _names_of(plan, file)])
+    left = [await _with_part(plan, file, destination, there) for file in files]
     return sum(file.resumable for file in left)
 
 

@@ -7,38 +7,28 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dflash_tui.checkpoints.segments import Late
-from dflash_tui.hosts.base import FileMissing, Host
+from dflash_tui.hosts.base import Host, Stat
 from dflash_tui.transfer.digests import digest, source_digest
 from dflash_tui.transfer.errors import DestinationTaken
-from dflash_tui.transfer.record import Identity, Recorded, read_records
+from dflash_tui.transfer.record import Identity, Recorded
 
 if TYPE_CHECKING:
     from dflash_tui.transfer.plan import PlannedFile, TransferPlan
 
 
-class Records:
-    """What the destination's folder says of its files: read once, when the first of them is asked for."""
-
-    def __init__(self, host: Host, folder: str) -> None:
-        self._host, self._folder = host, folder
-        self._found: Mapping[str, Recorded] | None = None
-
-    async def of(self, name: str) -> Recorded | None:
-        """What is recorded of a file."""
-        if self._found is None:
-            self._found = await read_records(self._host, self._folder)
-        return self._found.get(name)
-
-
 async def already_there(
-    plan: TransferPlan, file: PlannedFile, source: Host, destination: Host, records: Records
+    plan: TransferPlan,
+    file: PlannedFile,
+    stat: Stat | None,
+    source: Host,
+    destination: Host,
+    records: Mapping[str, Recorded],
 ) -> str:
-    """The SHA-256 of the destination's file if it is the planned one, "" if there is none. Raises DestinationTaken when
-    it is another one. Hashes both ends unless the folder's record knows it."""
+    """The SHA-256 of the destination's file if it is the planned one, "" if there is none. `stat` is what has its name
+    (a link is not followed), `records` what the folder's record says. Raises DestinationTaken when it is another one.
+    Hashes both ends unless the record knows it."""
     final = plan.final_path(file)
-    try:
-        stat = await destination.stat(final, follow=False)
-    except FileMissing:
+    if stat is None:
         return ""
     taken = f"{destination.name}:{final} already exists"
     if stat.kind != "file":
@@ -47,7 +37,7 @@ async def already_there(
         raise DestinationTaken(
             f"{taken} with {stat.size:,} bytes, not {file.size:,}: another file; move it away or name another folder"
         )
-    recorded = await records.of(file.name)
+    recorded = records.get(file.name)
     if recorded is not None and recorded.here == Identity.of(stat) and _is_it(recorded, plan, file):
         return recorded.sha256
     if any(isinstance(segment, Late) for segment in file.output.segments):

@@ -7,10 +7,12 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from dflash_tui.hosts.base import FileMissing, Host, ReadShort, Stat
+from dflash_tui.hosts.base import FileMissing, Host, PermissionRefused, ReadShort, Stat
+from dflash_tui.transfer.errors import TransferError
 
 NAME = ".transfer.json"
 _VERSION = 1
+_KINDS = {"folder": "a folder", "link": "a link", "other": "no file"}
 _LARGEST = 64 << 20
 """Some hundred thousand files; what is longer is not read, and costs hashing them again."""
 
@@ -44,19 +46,24 @@ class Recorded:
 
 
 async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
-    """What a folder's record says, by relative name; {} without one, or with one that can't be read: the record only
-    spares work."""
+    """What a folder's record says, by relative name; {} without one, or with one that says nothing that can be
+    understood: the record only spares work. Raises TransferError where something else has its name, or nobody may read
+    it, and HostError."""
     path = posixpath.join(folder, NAME)
     try:
-        size = (await host.stat(path)).size
-        if size > _LARGEST:
+        found = await host.stat(path, follow=False)
+        if found.kind != "file":
+            raise _unusable(host, path, f"is {_KINDS[found.kind]}")
+        if found.size > _LARGEST:
             return {}
-        data = await host.read(path, 0, size)
+        data = await host.read(path, 0, found.size)
     except (FileMissing, ReadShort):
         return {}
+    except PermissionRefused:
+        raise _unusable(host, path, "can't be read by this user") from None
     try:
-        found = json.loads(data)
-        files = found["files"] if found["version"] == _VERSION else {}
+        said = json.loads(data)
+        files = said["files"] if said["version"] == _VERSION else {}
         return {name: _recorded(entry) for name, entry in files.items()}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
@@ -66,6 +73,13 @@ async def write_records(host: Host, folder: str, records: Mapping[str, Recorded]
     """Replace a folder's record."""
     body = {"version": _VERSION, "files": {name: asdict(records[name]) for name in sorted(records)}}
     await host.write(posixpath.join(folder, NAME), json.dumps(body, indent=1).encode())
+
+
+def _unusable(host: Host, path: str, said: str) -> TransferError:
+    return TransferError(
+        f"{host.name}:{path} {said}, and every transfer keeps its record in a file of that name; move it away or name "
+        "another folder"
+    )
 
 
 def _recorded(entry: Mapping[str, object]) -> Recorded:

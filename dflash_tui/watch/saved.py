@@ -313,17 +313,21 @@ class CheckpointLister:
 
     async def _files(self, host: Host, item: Candidate, in_root: Mapping[str, Stat]) -> tuple[FileStats, str]:
         """The stats of a checkpoint's files, and why one can't be told; a link stands for the file that it leads to."""
-        found, refused = self._stats(item, in_root), ""
-        for name in [name for name, stat in found.items() if stat.kind == "link"]:
-            try:
-                found[name] = await host.stat(posixpath.join(item.folder, name))
-            except FileMissing:
+        found = self._stats(item, in_root)
+        links = [name for name, stat in found.items() if stat.kind == "link"]
+        paths = [posixpath.join(item.folder, name) for name in links]
+        try:
+            stats = await host.stat_many(paths)
+        except (HostUnreachable, HostKeyRefused):
+            raise
+        except HostError as error:
+            return tuple(sorted(found.items())), str(error)
+        for name, stat in zip(links, stats, strict=True):
+            if stat is not None:
+                found[name] = stat
+            else:
                 del found[name]  # it leads nowhere
-            except (HostUnreachable, HostKeyRefused):
-                raise
-            except HostError as error:
-                refused = str(error)
-        return tuple(sorted(found.items())), refused
+        return tuple(sorted(found.items())), ""
 
 
 async def list_checkpoints(host: Host, root: str, *, clock: Clock = time.time) -> tuple[SavedCheckpoint, ...]:

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 from dflash_tui.checkpoints.segments import Late, Literal, Output, Range
 from dflash_tui.transfer.journal import (
     Known,
+    aside_name,
+    asides,
     chunk_line,
     crc_line,
     header,
-    is_piece_of,
     journal_name,
+    link_name,
     parse_journal,
     part_name,
+    pieces_of,
     plan_id,
 )
 from dflash_tui.transfer.record import Identity
@@ -84,9 +87,9 @@ def test_a_plan_is_told_by_its_source_and_its_bytes() -> None:
 
 @given(st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=85))
 def test_names_of_pieces_fit_any_filesystem(name: str) -> None:
-    for made in (part_name(name, PLAN), journal_name(name, PLAN)):
-        assert len(made.encode("utf-8", "surrogateescape")) <= 255
-        assert is_piece_of(made, name)
-        assert not is_piece_of(made, name + "x") or len(name.encode("utf-8", "surrogateescape")) > 119
-    assert is_piece_of(f".{name[:1]}.0123456789ab.01234567.part", name[:1]), "of an earlier version"
-    assert not is_piece_of(f".{name[:1]}.part", name[:1])
+    made = [part_name(name, PLAN), journal_name(name, PLAN), aside_name(part_name(name, PLAN)), link_name(name, PLAN)]
+    assert max(len(piece.encode("utf-8", "surrogateescape")) for piece in made) <= 255
+    assert pieces_of(made, ["another", name]) == made
+    assert not pieces_of(made, [name + "x"]) or len(name.encode("utf-8", "surrogateescape")) > 119
+    assert pieces_of([f".{name}.part", name, f".{name}.01234567.part"], [name]) == []
+    assert asides([name, *made]) == {made[0]: [made[2]]}

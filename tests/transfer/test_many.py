@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 
+from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.ssh import SshHost
-from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.errors import SourceChanged, TransferError
+from dflash_tui.transfer.move import move
+from dflash_tui.transfer.plan import TransferPlan, kept_of, make_plan
 from dflash_tui.transfer.portions import portions, remove_files
+from dflash_tui.transfer.record import Identity, Recorded, write_records
 from dflash_tui.transfer.space import look_for_room, missing_room
 from tests.sshd import running_sshd
+from tests.transfer import lab
 from tests.transfer.interrupted import place_in
 
 
@@ -39,6 +46,108 @@ async def test_three_thousand_parts_are_looked_at_and_removed_over_ssh(tmp_path:
         finally:
             await host.close()
     assert not list(folder.iterdir())
+
+
+class Counting(SshHost):
+    """Counts the commands that are started on it, and the questions that SFTP is asked one by one."""
+
+    asked = 0
+
+    def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
+        Counting.asked += 1
+        return super().stream(argv, stdin=stdin)
+
+    async def read(self, path: str, offset: int, length: int) -> bytes:
+        Counting.asked += 1
+        return await super().read(path, offset, length)
+
+
+SHARDS = 2000
+ENOUGH = 40
+"""Round trips to both ends together, of which a container's take one each."""
+
+
+@pytest.fixture(params=["ssh", "pct"])
+async def ends(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[tuple[lab.Place, lab.Place]]:
+    monkeypatch.setattr(lab, "SshHost", Counting)
+    async with (
+        lab.place(request.param, tmp_path / "from", "ct200") as source,
+        lab.place(request.param, tmp_path / "to", "ct129") as target,
+    ):
+        yield source, target
+
+
+def shards(folder: Path, count: int = SHARDS) -> list[str]:
+    names = [f"it's __{number}_0.distcp" for number in range(count)]
+    for number, name in enumerate(names):
+        (folder / name).write_bytes(b"%d" % number)
+    return names
+
+
+async def test_a_checkpoint_of_thousands_of_shards_is_planned_by_few_commands(
+    ends: tuple[lab.Place, lab.Place],
+) -> None:
+    source, target = ends
+    names = shards(source.real)
+
+    async def plan() -> TransferPlan:
+        Counting.asked = 0
+        made = await make_plan(source.host, source.folder, names, target.host, f"{target.folder}/run")
+        assert Counting.asked <= ENOUGH
+        return made
+
+    first = await plan()
+    assert len(first.files) == SHARDS
+    assert first.to_move == first.total == sum(len(str(number)) for number in range(SHARDS))
+    # Some of them have begun, others are there.
+    here = target.real / "run"
+    here.mkdir()
+    records = {}
+    for file in first.files[:1500]:
+        path = here / file.name
+        path.write_bytes(bytes(file.size))
+        its = (await target.host.stat(first.final_path(file))) if file is first.files[0] else None
+        known = Identity(file.size, float(int(path.stat().st_mtime)), path.stat().st_ino)
+        assert its is None or Identity.of(its) == known
+        records[file.name] = Recorded("a" * 64, known, "ct200", first.source_path(file), None, file.plan_id)
+    await write_records(target.host, first.destination_folder, records)
+    for file in first.files[1500:]:
+        (here / Path(first.part_path(file)).name).write_bytes(b"")
+    second = await plan()
+    assert [bool(file.present) for file in second.files] == [True] * 1500 + [False] * 500
+    assert [bool(file.part) for file in second.files] == [False] * 1500 + [True] * 500
+    Counting.asked = 0
+    assert await kept_of(second, target.host) == 0
+    assert Counting.asked <= ENOUGH
+
+
+async def test_thousands_of_sources_are_checked_by_few_commands_before_a_byte_moves(
+    ends: tuple[lab.Place, lab.Place],
+) -> None:
+    source, target = ends
+    names = shards(source.real)
+    plan = await make_plan(source.host, source.folder, names, target.host, target.folder)
+    for change, said in ((lambda path: path.write_bytes(b"longer"), "is not the file that"), (Path.unlink, "is gone")):
+        change(source.real / names[-1])
+        Counting.asked = 0
+        with pytest.raises(SourceChanged, match=said):
+            await move(plan, source.host, target.host, lambda progress: None)
+        assert Counting.asked <= ENOUGH
+        assert list(target.real.iterdir()) == []
+
+
+async def test_shards_in_folders_of_their_own_take_few_commands_too(ends: tuple[lab.Place, lab.Place]) -> None:
+    source, target = ends
+    names = []
+    for number in range(600):
+        (source.real / f"rank {number}").mkdir()
+        names += [f"rank {number}/{name}" for name in shards(source.real / f"rank {number}", 1)]
+    Counting.asked = 0
+    plan = await make_plan(source.host, source.folder, names, target.host, f"{target.folder}/run")
+    assert Counting.asked <= ENOUGH
+    assert [file.name for file in plan.files] == names
 
 
 @pytest.mark.parametrize("name", [".transfer.json", ".transfer.claim"])

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dflash_tui.hosts.base import CommandFailed, Process
+from dflash_tui.hosts.base import CommandFailed, PermissionRefused, Process
 from dflash_tui.hosts.local import LocalHost
+from dflash_tui.transfer.errors import TransferError
 from dflash_tui.transfer.record import Identity, Recorded, read_records, write_records
 from tests.transfer.interrupted import BreakingHost, Place, place_in
 
@@ -94,3 +95,53 @@ async def test_a_record_that_is_nonsense_costs_a_hash(place: Place) -> None:
     place.destination = counting = CountingHost(LocalHost("ct129"))
     assert (await place.plan()).to_move == 0
     assert counting.hashed
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a link", "no file"])
+async def test_a_record_that_is_no_file_is_refused_before_a_byte_moves(place: Place, kind: str) -> None:
+    place.make(100_000)
+    record = place.here / ".transfer.json"
+    place.here.mkdir(parents=True)
+    match kind:
+        case "a folder":
+            record.mkdir()
+        case "a link":
+            record.symlink_to("nowhere")
+        case _:
+            os.mkfifo(record)
+    sentence = (
+        f"ct129:{record} is {kind}, and every transfer keeps its record in a file of that name; move it away or name "
+        "another folder"
+    )
+    with pytest.raises(TransferError) as refusal:
+        await place.plan()
+    assert str(refusal.value) == sentence
+    assert [path.name for path in place.here.iterdir()] == [".transfer.json"]
+
+
+async def test_a_record_that_may_not_be_read_is_refused_before_a_byte_moves(place: Place) -> None:
+    class Refusing(LocalHost):
+        async def read(self, path: str, offset: int, length: int) -> bytes:
+            raise PermissionRefused(f"{self.name}: {path} may not be used by this user: Permission denied")
+
+    place.make(100_000)
+    place.here.mkdir(parents=True)
+    (place.here / ".transfer.json").write_text("{}")
+    place.destination = Refusing("ct129")
+    with pytest.raises(TransferError) as refusal:
+        await place.plan()
+    assert str(refusal.value) == (
+        f"ct129:{place.here}/.transfer.json can't be read by this user, and every transfer keeps its record in a file "
+        "of that name; move it away or name another folder"
+    )
+    assert place.names() == set()
+
+
+async def test_a_folder_with_the_records_name_that_comes_meanwhile_is_a_notice(place: Place) -> None:
+    data = place.make(100_000)
+    plan = await place.plan()
+    (place.here / ".transfer.json").mkdir(parents=True)
+    moved = await place.move(plan=plan)
+    assert (place.here / "checkpoint.pt").read_bytes() == data
+    assert "could not be noted there" in moved.notice
+    assert "is a folder" in moved.notice

@@ -197,6 +197,9 @@ class Refusing(LocalHost):
             raise PermissionRefused(f"{self.name}: {path} may not be used by this user")
         return await super().stat(path, follow=follow)
 
+    async def stat_many(self, paths: Sequence[str], *, follow: bool = True) -> list[Stat | None]:
+        return [await self.stat(path, follow=follow) for path in paths]
+
     async def read(self, path: str, offset: int, length: int) -> bytes:
         if "step_3" in path or path.endswith("latest.txt"):
             raise PermissionRefused(f"{self.name}: {path} may not be used by this user")

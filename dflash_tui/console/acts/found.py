@@ -126,17 +126,14 @@ async def _in_folder(host: Host, folder: str) -> Found:
 async def _files(host: Host, folder: str) -> dict[str, Stat]:
     """The files of a folder by name, hidden ones only where they describe a distributed checkpoint; a link to a file
     (as in the Hugging Face cache) is what it leads to, one to nothing is none."""
-    found: dict[str, Stat] = {}
-    for entry in await host.list(folder):
-        stat = entry.stat
-        if stat.kind == "link":
-            try:
-                stat = await host.stat(posixpath.join(folder, entry.name))
-            except FileMissing:
-                continue
-        if stat.kind == "file" and (not entry.name.startswith(".") or entry.name == METADATA):
-            found[entry.name] = stat
-    return found
+    stats: dict[str, Stat | None] = {entry.name: entry.stat for entry in await host.list(folder)}
+    links = [name for name, stat in stats.items() if stat is not None and stat.kind == "link"]
+    stats |= zip(links, await host.stat_many([posixpath.join(folder, name) for name in links]), strict=True)
+    return {
+        name: stat
+        for name, stat in stats.items()
+        if stat is not None and stat.kind == "file" and (not name.startswith(".") or name == METADATA)
+    }
 
 
 async def _snapshots(host: Host, folder: str) -> str:

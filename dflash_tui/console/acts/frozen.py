@@ -23,12 +23,12 @@ from dflash_tui.checkpoints.opening import read_json
 from dflash_tui.checkpoints.safetensors import read_safetensors
 from dflash_tui.checkpoints.segments import Range
 from dflash_tui.checkpoints.structure import TensorInfo
-from dflash_tui.hosts.base import FileMissing, Host, HostError, Stat
+from dflash_tui.hosts.base import Host, HostError, Stat
 from dflash_tui.transfer.digests import range_crc, range_digest
 from dflash_tui.transfer.emission import skipping
 from dflash_tui.transfer.errors import TransferError
-from dflash_tui.transfer.plan import same_as_read
 from dflash_tui.transfer.record import Identity
+from dflash_tui.transfer.sources import same_as_read
 from dflash_tui.watch.remote_files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -157,14 +157,10 @@ async def _target(host: Host, folder: str) -> dict[str, _Placed]:
 
 async def _files(host: Host, folder: str) -> dict[str, Stat]:
     """What may be read of a target: its config, its index, its weights."""
-    found: dict[str, Stat] = {}
-    for entry in await host.list(folder):
-        if entry.name in ("config.json", INDEX) or entry.name.endswith(".safetensors"):
-            try:
-                found[entry.name] = await host.stat(posixpath.join(folder, entry.name))
-            except FileMissing:
-                continue  # a link to nothing
-    return found
+    names = [entry.name for entry in await host.list(folder)]
+    names = [name for name in names if name in ("config.json", INDEX) or name.endswith(".safetensors")]
+    stats = await host.stat_many([posixpath.join(folder, name) for name in names])
+    return {name: stat for name, stat in zip(names, stats, strict=True) if stat is not None}  # not a link to nothing
 
 
 def _read_target(files: RemoteFiles, indexed: bool) -> dict[str, TensorInfo]:

@@ -14,6 +14,7 @@ from dflash_tui.console.acts.fetch import SOON, listed, snapshot_of
 from dflash_tui.console.answers import ListedCheckpoint
 from dflash_tui.hosts.base import FileMissing, HostError, Stat
 from dflash_tui.records.checkpoint import SavedCheckpoint
+from dflash_tui.transfer.errors import TransferError
 from dflash_tui.transfer.record import Recorded, read_records
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ async def _copies(console: Console) -> dict[str, Recorded]:
                 copies.update({item.path: item for item in records.values() if _is_whole(item, console)})
     except FileMissing:
         return {}  # nothing was fetched yet
-    except HostError as error:
+    except (HostError, TransferError) as error:
         console.emit(happened.Noticed("warn", f"hashes of fetched copies are not known: {error}"))
     return copies
 

@@ -21,6 +21,7 @@ from dflash_tui.checkpoints.slim_sidecar import is_sidecar, sidecar_name, slim_s
 from dflash_tui.checkpoints.slim_words import is_state, words_beside
 from dflash_tui.console.acts.frozen import Frozen, frozen
 from dflash_tui.hosts.base import FileMissing, Host, Stat
+from dflash_tui.hosts.several import stats_of
 from dflash_tui.transfer.record import Identity, read_records
 from dflash_tui.watch.remote_files import RemoteFiles
 
@@ -55,13 +56,10 @@ class Cargo:
 async def sizes_of(host: Host, folder: str, names: Sequence[str]) -> dict[str, Stat]:
     """What each of these files of a folder is; links are what they lead to. Raises HostError."""
     beside = {entry.name: entry.stat for entry in await host.list(folder)}
-    found: dict[str, Stat] = {}
-    for name in names:
-        stat = beside.get(name)
-        if stat is None or stat.kind == "link":
-            stat = await host.stat(posixpath.join(folder, name))
-        found[name] = stat
-    return found
+    found = {name: beside[name] for name in names if name in beside and beside[name].kind != "link"}
+    others = [name for name in names if name not in found]
+    found |= zip(others, await stats_of(host, [posixpath.join(folder, name) for name in others]), strict=True)
+    return {name: found[name] for name in names}
 
 
 async def lies_whole(source: Host, folder: str, names: Sequence[str], destination: Host, wanted: str) -> bool:

@@ -21,6 +21,7 @@ from dflash_tui.console.checks.items import Group, Items
 from dflash_tui.console.checks.paths import where
 from dflash_tui.console.console import Console
 from dflash_tui.hosts.base import FileMissing, Host, HostError, HostUnreachable
+from dflash_tui.hosts.several import stats_of
 from dflash_tui.records.checkpoint import SavedCheckpoint
 from dflash_tui.records.facts import Fact
 from dflash_tui.records.settings import DrafterSettings
@@ -97,8 +98,8 @@ def disagreeing(items: Items, settings: DrafterSettings | None, facts: Sequence[
 async def remote_files(host: Host, folder: str, names: Sequence[str]) -> RemoteFiles:
     """A checkpoint's files and what lies beside them that says what weights can't."""
     known = await with_sidecars(host, folder, tuple(names), SIDECARS)
-    sizes = {name: (await host.stat(posixpath.join(folder, name))).size for name in known}
-    return RemoteFiles(host, folder, sizes)
+    stats = await stats_of(host, [posixpath.join(folder, name) for name in known])
+    return RemoteFiles(host, folder, {name: stat.size for name, stat in zip(known, stats, strict=True)})
 
 
 def _read(files: RemoteFiles) -> tuple[Structure, Configs]:
