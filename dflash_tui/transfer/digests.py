@@ -26,6 +26,7 @@ from dflash_tui.hosts.running import command_failed, together
 from dflash_tui.transfer.emission import BLOCK, Skipping, emission
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import TransferError
+from dflash_tui.transfer.portions import portions
 
 Tell = Callable[[int], None]
 """Called with the bytes that were hashed since the last call, of one file: their sum is its size at the end."""
@@ -75,6 +76,16 @@ sha256 <"$path" & pid=$!
 wait $pid; status=$?
 kill $watch
 exit $status
+"""
+)
+
+_DIGEST_FILES = (
+    _PICK
+    + """
+for path; do
+  [ -e "$path" ] || exit 44
+  ( sha256 <"$path" ) || exit
+done
 """
 )
 
@@ -153,6 +164,16 @@ async def digest(host: Host, path: str, size: int, tell: Tell | None = None) -> 
     """The lowercase hex SHA-256 of a file of about `size` bytes. Raises FileMissing and other HostErrors, and
     TransferError where the host has nothing that hashes."""
     (found,) = await _hashed(host, ["sh", "-c", _DIGEST_FILE, "dflash", path], b"", path, [size], tell)
+    return found
+
+
+async def digest_many(host: Host, paths: Sequence[str], sizes: Sequence[int], tell: Tell | None = None) -> list[str]:
+    """`digest` of many small files by few commands. Raises as it does."""
+    found: list[str] = []
+    for some in portions(paths):
+        argv = ["sh", "-c", _DIGEST_FILES, "dflash", *some]
+        what = some[0] if len(some) == 1 else f"one of {len(some)} files from {some[0]} on"
+        found += await _hashed(host, argv, b"", what, sizes[len(found) : len(found) + len(some)], tell)
     return found
 
 

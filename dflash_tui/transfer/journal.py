@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -84,6 +86,19 @@ def pieces_of(entries: Iterable[str], names: Iterable[str]) -> list[str]:
     """Those entries of a folder that are parts, links or journals of anything that wanted one of these names there."""
     stems = {_stem(name) for name in names}
     return [entry for entry in entries if (match := _OURS.fullmatch(entry)) is not None and match[1] in stems]
+
+
+async def old_pieces(host: Host, finals: Iterable[str]) -> list[str]:
+    """The paths of all that lies there of what wanted one of these final paths. Raises HostError."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for final in finals:
+        folder, name = posixpath.split(final)
+        names[folder].append(name)
+    old: list[str] = []
+    for folder, inside in names.items():
+        entries = [entry.name for entry in await host.list(folder)]
+        old += [posixpath.join(folder, entry) for entry in pieces_of(entries, inside)]
+    return old
 
 
 def _stem(name: str) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import posixpath
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -25,15 +25,15 @@ from dflash_tui.transfer.errors import (
     TransferError,
 )
 from dflash_tui.transfer.filling import watched
-from dflash_tui.transfer.journal import asides, pieces_of
+from dflash_tui.transfer.journal import asides, old_pieces
 from dflash_tui.transfer.keeper import Keeper
-from dflash_tui.transfer.piece import Piece
+from dflash_tui.transfer.piece import Piece, kept_of_pieces, remove_pieces
 from dflash_tui.transfer.plan import TransferPlan
-from dflash_tui.transfer.portions import remove_files
+from dflash_tui.transfer.portions import batches, remove_files
 from dflash_tui.transfer.present import already_there
 from dflash_tui.transfer.progress import Meter, TransferProgress
 from dflash_tui.transfer.proof import Prover, WrongFrom
-from dflash_tui.transfer.publish import publish
+from dflash_tui.transfer.publish import Proven, publish
 from dflash_tui.transfer.record import Identity, Recorded, read_records, write_records
 from dflash_tui.transfer.relaying import RelayEngine
 from dflash_tui.transfer.same_host import PipeEngine, place
@@ -168,8 +168,9 @@ class _Transfer:
                 await self._prove()
                 await self._check_sources()
                 self._meter.phase("publishing")
-                for piece in sorted(self._left(), key=lambda piece: piece.file.name.endswith(".index.json")):
-                    await self._publish(piece)
+                left = sorted(self._left(), key=_names_others)
+                for some in batches(left, lambda piece: piece.file.size, _names_others):
+                    await self._publish(some)
                 await self._record()
                 await self._remove_old_pieces()
         else:
@@ -319,37 +320,40 @@ class _Transfer:
     async def _prove(self) -> None:
         """Prove what is not proven. What is wrong is sent once more."""
         self._meter.phase("verifying")
-        for piece in self._left():
-            while not piece.proven:
-                try:
-                    await self._prover.prove(piece, linked=self.how.get(piece.file.name) == "linked")
-                except WrongFrom as wrong:
-                    await self._check_sources()
-                    if piece.again:
-                        raise TransferCorrupt(f"{wrong.sentence}; it was thrown away") from wrong
-                    piece.again = True
-                    await self._go_back(piece, wrong.at)
-                    await self._bring(piece)
-                    self._meter.phase("verifying")
+        linked = {name for name, how in self.how.items() if how == "linked"}
+        for some in batches(self._left(), lambda piece: piece.file.size):
+            while left := [piece for piece in some if not piece.proven]:
+                wrong = await self._prover.prove(left, linked)
+                for piece in left:
+                    if piece.file.name in wrong:
+                        await self._send_again(piece, wrong[piece.file.name])
             # What is only proven once more after a cut brings nobody further.
-            if piece.file.name not in self._proven:
-                self._proven.add(piece.file.name)
+            if not self._proven.issuperset(piece.file.name for piece in some):
+                self._proven.update(piece.file.name for piece in some)
                 self._fruitless = 0
 
-    async def _publish(self, piece: Piece) -> None:
-        assert piece.stat is not None
-        try:
-            await publish(self._destination, piece.part, piece.final, piece.stat, alone=not self._links(piece))
-        except DestinationTaken as taken:
-            # Somebody without a claim may have brought the same.
-            try:
-                (stat,) = await self._destination.stat_many([piece.final], follow=False)
-                found = await self._found(piece, stat, await self._records())
-            except DestinationTaken:
-                found = False
-            if not found:
-                raise taken from None
-        self.hashes[piece.file.name] = piece.proven
+    async def _send_again(self, piece: Piece, wrong: WrongFrom) -> None:
+        await self._check_sources()
+        if piece.again:
+            raise TransferCorrupt(f"{wrong.sentence}; it was thrown away") from wrong
+        piece.again = True
+        await self._go_back(piece, wrong.at)
+        await self._bring(piece)
+        self._meter.phase("verifying")
+
+    async def _publish(self, some: Sequence[Piece]) -> None:
+        proven = [Proven(piece.part, piece.final, piece.shown, not self._links(piece)) for piece in some]
+        for piece, taken in zip(some, await publish(self._destination, proven), strict=True):
+            if taken is not None:
+                # Somebody without a claim may have brought the same.
+                try:
+                    (stat,) = await self._destination.stat_many([piece.final], follow=False)
+                    found = await self._found(piece, stat, await self._records())
+                except DestinationTaken:
+                    found = False
+                if not found:
+                    raise taken
+            self.hashes[piece.file.name] = piece.proven
 
     async def _check_sources(self) -> None:
         planned: dict[str, Identity] = {}
@@ -385,15 +389,7 @@ class _Transfer:
             await remove_files(self._destination, old)
 
     async def _old_pieces(self) -> list[str]:
-        names: dict[str, list[str]] = {}
-        for file in self._plan.files:
-            folder, name = posixpath.split(self._plan.final_path(file))
-            names.setdefault(folder, []).append(name)
-        old: list[str] = []
-        for folder, inside in names.items():
-            entries = [entry.name for entry in await self._destination.list(folder)]
-            old += [posixpath.join(folder, entry) for entry in pieces_of(entries, inside)]
-        return old
+        return await old_pieces(self._destination, [self._plan.final_path(file) for file in self._plan.files])
 
     async def _tidy(self) -> None:
         """Everything was there. Whoever named it may have been broken off before its own pieces were gone."""
@@ -416,7 +412,9 @@ class _Transfer:
         kept = 0
         with contextlib.suppress(HostError, TimeoutError):
             async with asyncio.timeout(_CLEARING):
-                had = {piece.file.name: await piece.look() for piece in self._left() if not self._links(piece)}
+                had = await kept_of_pieces(
+                    self._destination, [piece for piece in self._left() if not self._links(piece)]
+                )
                 kept = sum(had.values())
                 await self._clear([piece for piece in self._left() if not had.get(piece.file.name)])
         more = f"; {missing:,} bytes more are needed there" if missing else ""
@@ -426,9 +424,14 @@ class _Transfer:
         """Give the disk back; a host that can't be reached keeps hidden pieces, which a later plan finds."""
         with contextlib.suppress(HostError, TimeoutError):
             async with asyncio.timeout(_CLEARING):
-                for piece in pieces:
-                    if piece.file.name not in self.hashes and self._claim.held:
-                        await piece.remove()
+                if self._claim.held:
+                    gone = [piece for piece in pieces if piece.file.name not in self.hashes]
+                    await remove_pieces(self._destination, gone)
+
+
+def _names_others(piece: Piece) -> bool:
+    """Whether it is an index, which is named after what it names."""
+    return piece.file.name.endswith(".index.json")
 
 
 @contextlib.contextmanager

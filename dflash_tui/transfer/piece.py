@@ -14,6 +14,7 @@ from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Pace
 from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, read_journal, start_journal
 from dflash_tui.transfer.keeper import Keeper
 from dflash_tui.transfer.plan import PlannedFile, TransferPlan, continued
+from dflash_tui.transfer.portions import remove_files
 from dflash_tui.transfer.writing import free
 
 _FREE_SECONDS = 60.0
@@ -45,6 +46,12 @@ class Piece:
     def chunks(self) -> int:
         """How many chunks the file has."""
         return -(-self.file.size // CHUNK)
+
+    @property
+    def shown(self) -> Stat:
+        """What the part was when it was proven."""
+        assert self.stat is not None
+        return self.stat
 
     @property
     def seen(self) -> bool:
@@ -103,14 +110,6 @@ class Piece:
             return (await self._destination.stat(self.part, follow=False)).size
         except FileMissing:
             return 0  # it was not one that a writer may go on with
-
-    async def look(self) -> int:
-        """How many bytes of the part a later transfer would go on after."""
-        try:
-            size = (await self._destination.stat(self.part, follow=False)).size
-        except FileMissing:
-            return 0
-        return continued(size, self.file.size)
 
     async def back_to(self, at: int, *, fresh: bool = True) -> None:
         """Go on at byte `at`; what lies beyond is going to be sent again. `fresh`: the journal forgets that too."""
@@ -180,9 +179,29 @@ class Piece:
 
     async def remove(self) -> None:
         """Remove the part and its journal."""
-        await self._keeper.forget(self._journal)
-        await self._destination.run(["rm", "-f", self.part, self._link, self._journal], check=False)
+        await remove_pieces(self._destination, [self])
+
+    @property
+    def paths(self) -> tuple[str, str, str]:
+        """What may lie of it before it has its name."""
+        return self.part, self._link, self._journal
 
     async def end(self) -> None:
         """Nothing more is kept of it."""
         await self._keeper.forget(self._journal)
+
+
+async def remove_pieces(destination: Host, pieces: Sequence[Piece]) -> None:
+    """Remove parts and their journals. Raises HostError for a host that can't be asked."""
+    for piece in pieces:
+        await piece.end()
+    await remove_files(destination, [path for piece in pieces for path in piece.paths])
+
+
+async def kept_of_pieces(destination: Host, pieces: Sequence[Piece]) -> dict[str, int]:
+    """How many bytes of each part a later transfer would go on after, by the names of their files. Raises HostError."""
+    stats = await destination.stat_many([piece.part for piece in pieces], follow=False)
+    return {
+        piece.file.name: 0 if stat is None else continued(stat.size, piece.file.size)
+        for piece, stat in zip(pieces, stats, strict=True)
+    }

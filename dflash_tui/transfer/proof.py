@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+from collections.abc import Collection, Sequence
 
 from dflash_tui.checkpoints.segments import Output, Range, clipped
 from dflash_tui.hosts.base import Host, ReadShort
-from dflash_tui.transfer.digests import NoHash, chunk_digests, digest, source_digest
-from dflash_tui.transfer.emission import skipping
+from dflash_tui.hosts.several import stats_of
+from dflash_tui.transfer.digests import NoHash, chunk_digests, digest, digest_many, source_digest
+from dflash_tui.transfer.emission import Skipping, skipping
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import SourceChanged, TransferCorrupt, TransferCut
 from dflash_tui.transfer.in_flight import settled
@@ -41,8 +44,9 @@ class Prover:
 
     def __init__(self, plan: TransferPlan, source: Host, destination: Host, meter: Meter) -> None:
         self._plan, self._source, self._destination, self._meter = plan, source, destination, meter
-        self._hashing: dict[str, asyncio.Task[str]] = {}
+        self._hashing: dict[str, asyncio.Future[str]] = {}
         self._checked: set[str] = set()
+        self._by: Skipping | None = None
 
     def passed_in_one(self, piece: Piece) -> None:
         """All of it passed here in one leg, which compared each CRC-32 that is stated."""
@@ -64,29 +68,79 @@ class Prover:
             task.cancel()
         await asyncio.gather(*self._hashing.values(), return_exceptions=True)
 
-    async def prove(self, piece: Piece, *, linked: bool = False) -> None:
-        """Set the piece's `proven` and `stat`; a link to the source needs nothing to be compared. Raises WrongFrom,
-        SourceChanged when the source is not what passed, TransferCut when somebody wrote into the part meanwhile."""
-        size = piece.file.size
-        before = await self._destination.stat(piece.part, follow=False)
-        if before.size != size:
-            raise ReadShort(f"{self._destination.name}:{piece.part} has {before.size:,} of {size:,} bytes")
-        self._meter.to_verify(size)
-        whole = asyncio.create_task(digest(self._destination, piece.part, size, self._meter.verify))
+    async def prove(self, pieces: Sequence[Piece], linked: Collection[str] = ()) -> dict[str, WrongFrom]:
+        """Set `proven` and `stat` of pieces; what is wrong with those that don't get them, by their names. Those that
+        are `linked` are links to the source: nothing needs to be compared. Raises SourceChanged when the source is not
+        what passed, TransferCut when somebody wrote into a part meanwhile."""
+        parts = [piece.part for piece in pieces]
+        before = await stats_of(self._destination, parts, follow=False)
+        for piece, stat in zip(pieces, before, strict=True):
+            if stat.size != piece.file.size:
+                raise ReadShort(f"{self._destination.name}:{piece.part} has {stat.size:,} of {piece.file.size:,} bytes")
+        self._meter.to_verify(sum(piece.file.size for piece in pieces))
+        known = await self._known(pieces, linked) if len(pieces) > 1 else [""]
+        found: dict[str, str] = {}
+        wrong: dict[str, WrongFrom] = {}
+        for piece, here in zip(pieces, known, strict=True):
+            try:
+                found[piece.file.name] = await self._compared(piece, here, piece.file.name in linked)
+            except WrongFrom as error:
+                wrong[piece.file.name] = error
+        after = await stats_of(self._destination, parts, follow=False)
+        for piece, was, now in zip(pieces, before, after, strict=True):
+            if (now.size, now.mtime, now.inode) != (was.size, was.mtime, was.inode):
+                raise TransferCut(f"{self._destination.name}:{piece.part} was written to while it was verified")
+            if piece.file.name in found:
+                piece.stat, piece.proven = now, found[piece.file.name]
+        return wrong
+
+    async def _known(self, pieces: Sequence[Piece], linked: Collection[str]) -> list[str]:
+        """The SHA-256 of small parts by one command; those of their sources by another, where they are files too."""
+        asked = [
+            piece
+            for piece in pieces
+            if piece.file.linkable
+            and not (piece.file.name in linked or piece.file.name in self._hashing or self._is_checked(piece))
+        ]
+        sizes = [piece.file.size for piece in asked]
+        self._meter.to_verify(sum(sizes))
+        paths = [self._plan.source_path(piece.file) for piece in asked]
+        there = asyncio.create_task(digest_many(self._source, paths, sizes, self._meter.verify))
+        try:
+            sizes_here = [piece.file.size for piece in pieces]
+            here = await digest_many(
+                self._destination, [piece.part for piece in pieces], sizes_here, self._meter.verify
+            )
+            with contextlib.suppress(NoHash):
+                for piece, sha256 in zip(asked, await there, strict=True):
+                    self._hashing[piece.file.name] = asyncio.get_running_loop().create_future()
+                    self._hashing[piece.file.name].set_result(sha256)
+        finally:
+            there.cancel()
+            await asyncio.gather(there, return_exceptions=True)
+        return here
+
+    def _is_checked(self, piece: Piece) -> bool:
+        """Whether what passed here is known to be the source's."""
+        return piece.seen and (piece.file.name in self._checked or not piece.file.size)
+
+    async def _compared(self, piece: Piece, here: str, linked: bool) -> str:
+        """The SHA-256 of a part that is right; `here` where that is known already. Raises WrongFrom."""
+        whole = asyncio.create_task(self._whole(piece, here))
         try:
             if linked:
                 await whole
-            elif piece.seen and (piece.file.name in self._checked or not size):
+            elif self._is_checked(piece):
                 await self._by_chunks(piece, whole)
             else:
                 await self._by_source(piece, whole)
         finally:
             whole.cancel()
             await asyncio.gather(whole, return_exceptions=True)
-        after = await self._destination.stat(piece.part, follow=False)
-        if (after.size, after.mtime, after.inode) != (before.size, before.mtime, before.inode):
-            raise TransferCut(f"{self._destination.name}:{piece.part} was written to while it was verified")
-        piece.stat, piece.proven = after, whole.result()
+        return whole.result()
+
+    async def _whole(self, piece: Piece, here: str) -> str:
+        return here or await digest(self._destination, piece.part, piece.file.size, self._meter.verify)
 
     async def _by_chunks(self, piece: Piece, whole: asyncio.Task[str]) -> None:
         passed = [piece.known.chunks[number] for number in range(piece.chunks)]
@@ -102,7 +156,7 @@ class Prover:
             if found != expected:
                 raise self._wrong(piece, number, found, expected, "what passed here")
 
-    def _source_hash(self, piece: Piece) -> asyncio.Task[str]:
+    def _source_hash(self, piece: Piece) -> asyncio.Future[str]:
         """The source's own hash, made once for bytes that are not read again."""
         name = piece.file.name
         task = self._hashing.get(name)
@@ -132,7 +186,7 @@ class Prover:
         if piece.file.size <= CHUNK:
             raise self._wrong(piece, 0, here, there, "the source")
         found = await chunk_digests(self._destination, piece.part, piece.file.size)
-        output, by = self._settled(piece), await skipping(self._source)
+        output, by = self._settled(piece), await self._skipping()
         for number, sha256 in enumerate(found):
             start = number * CHUNK
             pieces = clipped(output.segments, start, min(start + CHUNK, piece.file.size))
@@ -146,8 +200,14 @@ class Prover:
         )
 
     async def _source_digest(self, piece: Piece) -> str:
-        output, by = self._settled(piece), await skipping(self._source)
+        output, by = self._settled(piece), await self._skipping()
         return await source_digest(self._source, self._plan.source_folder, output, by, self._meter.verify)
+
+    async def _skipping(self) -> Skipping:
+        """How ranges are read at the source: asked once."""
+        if self._by is None:
+            self._by = await skipping(self._source)
+        return self._by
 
     def _settled(self, piece: Piece) -> Output:
         where = f"{self._source.name}:{self._plan.source_folder}"

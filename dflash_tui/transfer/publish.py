@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dflash_tui.hosts.base import FileMissing, Host, Stat
+from dflash_tui.hosts.base import Completed, Host, Stat
+from dflash_tui.hosts.several import stats_of
 from dflash_tui.transfer.errors import DestinationTaken, TransferCut, TransferError
 from dflash_tui.transfer.journal import aside_name
 from dflash_tui.transfer.locks import END_OTHERS, LOCK
+from dflash_tui.transfer.portions import portions
 
 _SLOWEST = 10_000_000
 """Bytes a second below which a disk is given up."""
@@ -44,35 +48,57 @@ exit 0
 )
 
 
-async def publish(host: Host, part: str, final: str, proven: Stat, *, alone: bool = True) -> None:
-    """Name `part` (whole and verified when its stat was `proven`) `final`. Raises DestinationTaken when the name is in
-    use, and leaves it alone; TransferCut when somebody wrote into the part after it was verified.
+@dataclass(frozen=True)
+class Proven:
+    """A whole and verified `part`, whose stat was `stat` then, and the name that it gets. `alone`: see `publish`."""
 
-    A hard link refuses a taken name in one step, on every userland; `mv -n` is for filesystems without links. With
-    `alone`, the name is given under the writers' lock, and to a file that no writer can find any more: one that is let
-    loose late, by a line that comes back, makes a new part that nobody continues.
+    part: str
+    final: str
+    stat: Stat
+    alone: bool = True
+
+
+async def publish(host: Host, some: Sequence[Proven]) -> list[DestinationTaken | None]:
+    """Give parts their names, each by a command of its own: for each of them what is wrong where its name is in use;
+    that file is left alone. Raises TransferCut when somebody wrote into one after it was verified.
+
+    A hard link refuses a taken name in one step, on every userland; `mv -n` is for filesystems without links. Where it
+    is `alone`, the name is given under the writers' lock, and to a file that no writer can find any more: one that is
+    let loose late, by a line that comes back, makes a new part that nobody continues.
     """
-    size = proven.size
-    # Old userlands have a `sync` without operands only; what counts was read back for its hash.
-    await host.run(["sync", part], timeout=600 + size / _SLOWEST, check=False)
-    now = await host.stat(part, follow=False)
-    if (now.kind, now.size, now.mtime, now.inode) != (proven.kind, size, proven.mtime, proven.inode):
-        raise _written_to(host, part)
-    aside = aside_name(part) if alone else part
-    known = [str(size), str(math.floor(proven.mtime)), str(proven.inode)]
-    named = await host.run(["sh", "-c", _NAME, "dflash", part, final, aside, *known], timeout=60, check=False)
+    for paths in portions([each.part for each in some]):
+        # Old userlands have a `sync` without operands only; what counts was read back for its hash.
+        timeout = 600 + sum(each.stat.size for each in some) / _SLOWEST
+        await host.run(["sync", *paths], timeout=timeout, check=False)
+    for each, now in zip(some, await stats_of(host, [each.part for each in some], follow=False), strict=True):
+        proven = each.stat
+        if (now.kind, now.size, now.mtime, now.inode) != (proven.kind, proven.size, proven.mtime, proven.inode):
+            raise _written_to(host, each.part)
+    named = [await _name(host, each) for each in some]
+    taken: list[DestinationTaken | None] = []
+    stats = await host.stat_many([each.final for each in some], follow=False)
+    for each, done, stat in zip(some, named, stats, strict=True):
+        if stat is None:
+            raise TransferError(f"{host.name}:{each.final} could not be named: {done.stderr.strip()}")
+        right = done.status == 0 and stat.kind == "file" and stat.size == each.stat.size
+        other = DestinationTaken(f"{host.name}:{each.final} came into being meanwhile; it was left as it is")
+        taken.append(None if right else other)
+    return taken
+
+
+async def _name(host: Host, each: Proven) -> Completed:
+    """Name one: with status 0, or _TAKEN."""
+    aside = aside_name(each.part) if each.alone else each.part
+    known = [str(each.stat.size), str(math.floor(each.stat.mtime)), str(each.stat.inode)]
+    argv = ["sh", "-c", _NAME, "dflash", each.part, each.final, aside, *known]
+    named = await host.run(argv, timeout=60, check=False)
     if named.status == _CHANGED:
-        raise _written_to(host, part)
+        raise _written_to(host, each.part)
     if not 0 <= named.status <= 128:
-        raise TransferCut(f"{host.name}:{final} was being named when signal {abs(named.status) % 128} ended that")
+        raise TransferCut(f"{host.name}:{each.final} was being named when signal {abs(named.status) % 128} ended that")
     if named.status not in (0, _TAKEN):
-        raise TransferError(f"{host.name}:{final} could not be named: {named.stderr.strip()}")
-    try:
-        stat = await host.stat(final, follow=False)
-    except FileMissing:
-        raise TransferError(f"{host.name}:{final} could not be named: {named.stderr.strip()}") from None
-    if named.status != 0 or stat.kind != "file" or stat.size != size:
-        raise DestinationTaken(f"{host.name}:{final} came into being meanwhile; it was left as it is")
+        raise TransferError(f"{host.name}:{each.final} could not be named: {named.stderr.strip()}")
+    return named
 
 
 def _written_to(host: Host, part: str) -> TransferCut:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 import zlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,15 @@ from dflash_tui.checkpoints.segments import Late, Literal, Output, Range
 from dflash_tui.hosts.base import FileMissing, HostUnreachable, Process, ReadShort
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.transfer import digests
-from dflash_tui.transfer.digests import chunk_digests, digest, range_crc, range_crcs, range_digest, source_digest
+from dflash_tui.transfer.digests import (
+    chunk_digests,
+    digest,
+    digest_many,
+    range_crc,
+    range_crcs,
+    range_digest,
+    source_digest,
+)
 from dflash_tui.transfer.emission import Skipping, skipping
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import TransferError
@@ -48,6 +57,20 @@ async def test_a_file_is_hashed_on_every_host(there: Place, name: str) -> None:
     told: list[int] = []
     assert await digest(there.host, f"{there.folder}/{name}", len(data), told.append) == sha256(data)
     assert sum(told) == len(data)
+
+
+async def test_many_files_are_hashed_by_few_commands_on_every_host(there: Place) -> None:
+    names = [*NAMES, *(f"{number}'s {'x' * 200}" for number in range(300))]
+    data = [fill(there.real / name, number) for number, name in enumerate(names)]
+    paths, sizes = [f"{there.folder}/{name}" for name in names], [len(each) for each in data]
+    told: list[int] = []
+    began = time.monotonic()
+    assert await digest_many(there.host, paths, sizes, told.append) == [sha256(each) for each in data]
+    assert time.monotonic() - began < 20  # 300 commands take longer in a container
+    assert sum(told) == sum(sizes)
+    assert await digest_many(there.host, [], []) == []
+    with pytest.raises(FileMissing, match=r"one of 2 files from .* on does not exist"):
+        await digest_many(there.host, [paths[0], f"{there.folder}/gone"], [0, 5])
 
 
 async def test_chunks_are_hashed_on_every_host(there: Place) -> None:

@@ -20,9 +20,9 @@ from dflash_tui.transfer.journal import header
 from dflash_tui.transfer.move import move
 from dflash_tui.transfer.plan import TransferPlan
 from dflash_tui.transfer.progress import TransferProgress
-from dflash_tui.transfer.publish import publish
 from dflash_tui.transfer.writing import BUSY, free, writing
 from tests.transfer.interrupted import MIB, TWO_CHUNKS, Place, place_in
+from tests.transfer.naming import name
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def test_a_writer_that_gets_the_lock_of_a_file_that_was_moved_away_ends(tm
     async with asyncio.timeout(10):
         while not at.exists():
             await asyncio.sleep(0.01)
-    await publish(LocalHost("lab"), str(part), str(final), await LocalHost("lab").stat(str(part)))
+    await name(LocalHost("lab"), str(part), str(final), await LocalHost("lab").stat(str(part)))
     go.touch()
     late.communicate(b"wrong")
     assert late.returncode == BUSY

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -10,15 +12,17 @@ import pytest
 
 from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.ssh import SshHost
-from dflash_tui.transfer.errors import SourceChanged, TransferError
-from dflash_tui.transfer.move import move
+from dflash_tui.transfer.engine import CHUNK
+from dflash_tui.transfer.errors import DestinationTaken, SourceChanged, TransferError
+from dflash_tui.transfer.move import Moved, move
 from dflash_tui.transfer.plan import TransferPlan, kept_of, make_plan
-from dflash_tui.transfer.portions import portions, remove_files
+from dflash_tui.transfer.portions import batches, portions, remove_files
+from dflash_tui.transfer.progress import TransferProgress
 from dflash_tui.transfer.record import Identity, Recorded, write_records
 from dflash_tui.transfer.space import look_for_room, missing_room
 from tests.sshd import running_sshd
 from tests.transfer import lab
-from tests.transfer.interrupted import place_in
+from tests.transfer.interrupted import Place, place_in
 
 
 def test_portions_hold_all_in_order() -> None:
@@ -148,6 +152,87 @@ async def test_shards_in_folders_of_their_own_take_few_commands_too(ends: tuple[
     plan = await make_plan(source.host, source.folder, names, target.host, f"{target.folder}/run")
     assert Counting.asked <= ENOUGH
     assert [file.name for file in plan.files] == names
+
+
+async def test_a_small_file_costs_a_command_to_read_one_to_write_and_one_to_name_it(
+    ends: tuple[lab.Place, lab.Place],
+) -> None:
+    source, target = ends
+    names = shards(source.real, 60)
+    plan = await make_plan(source.host, source.folder, names, target.host, f"{target.folder}/run")
+    Counting.asked = 0
+    await move(plan, source.host, target.host, lambda progress: None)
+    assert Counting.asked <= 3 * len(names) + ENOUGH
+    for number, name in enumerate(names):
+        assert (target.real / "run" / name).read_bytes() == b"%d" % number
+
+
+async def once(place: Place, phase: str, names: Sequence[str], work: Callable[[], object]) -> Moved:
+    """Move files, and do something when a phase begins for the first time."""
+    left = [work]
+
+    def emit(progress: TransferProgress) -> None:
+        if progress.phase == phase and left:
+            left.pop()()
+
+    return await move(await place.plan(*names), place.source, place.destination, emit)
+
+
+async def test_of_many_small_files_the_one_that_arrived_wrong_is_sent_again(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    names = [f"{number}.bin" for number in range(230)]
+    data = {name: place.make(1000, name, seed=number) for number, name in enumerate(names)}
+
+    def spoil() -> None:
+        (part,) = place.here.glob(".117.bin.*.part")
+        part.write_bytes(bytes(1000))
+
+    moved = await once(place, "verifying", names, spoil)
+    assert moved.bytes == 231 * 1000
+    assert {name: (place.here / name).read_bytes() for name in names} == data
+    assert {name: moved.sha256[name] for name in names} == {
+        name: hashlib.sha256(each).hexdigest() for name, each in data.items()
+    }
+
+
+async def test_of_many_small_files_a_source_that_is_written_in_place_is_found(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    names = [f"{number}.bin" for number in range(120)]
+    for number, name in enumerate(names):
+        place.make(1000, name, seed=number)
+    path = place.there / "7.bin"
+
+    def written() -> None:
+        before = path.stat()
+        path.write_bytes(bytes(1000))
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    with pytest.raises(SourceChanged, match=r"7\.bin was written again while it moved"):
+        await once(place, "verifying", names, written)
+    assert not place.names()
+
+
+async def test_where_a_name_is_taken_meanwhile_it_is_left_and_the_index_is_not_named(tmp_path: Path) -> None:
+    place = place_in(tmp_path)
+    names = ["model.safetensors.index.json", *(f"{number}.bin" for number in range(5))]
+    for name in names:
+        place.make(1000, name)
+    other = place.here / "3.bin"
+    with pytest.raises(DestinationTaken, match=r"3\.bin came into being meanwhile; it was left as it is"):
+        await once(place, "publishing", names, lambda: other.write_bytes(b"another's"))
+    assert other.read_bytes() == b"another's"
+    assert "model.safetensors.index.json" not in place.names()
+    other.unlink()
+    assert (await place.move(*names)).attempts == 1
+    assert place.names() == set(names)
+
+
+def test_small_files_are_looked_at_together_and_long_ones_alone() -> None:
+    sizes = [1] * 250 + [CHUNK - 50, 60, CHUNK, CHUNK + 1, 0, 0, 7]
+    cut = list(batches(sizes, int, lambda size: size == 7))
+    assert [size for some in cut for size in some] == sizes
+    assert [len(some) for some in cut] == [100, 100, 50 + 1, 1, 1, 1, 2, 1]
+    assert list(batches([], int)) == []
 
 
 @pytest.mark.parametrize("name", [".transfer.json", ".transfer.claim"])

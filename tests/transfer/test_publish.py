@@ -17,8 +17,8 @@ from dflash_tui.transfer.errors import DestinationTaken, TransferCut
 from dflash_tui.transfer.move import move
 from dflash_tui.transfer.plan import make_plan
 from dflash_tui.transfer.progress import TransferProgress
-from dflash_tui.transfer.publish import publish
 from tests.transfer.lab import MIB, fill, place
+from tests.transfer.naming import name
 
 HOST = LocalHost("lab")
 
@@ -33,7 +33,7 @@ def part(tmp_path: Path) -> Path:
 async def test_a_proven_part_gets_its_name(part: Path) -> None:
     final = part.with_name("x.pt")
     inode = part.stat().st_ino
-    await publish(HOST, str(part), str(final), await HOST.stat(str(part)))
+    await name(HOST, str(part), str(final), await HOST.stat(str(part)))
     assert final.read_bytes() == b"weights"
     assert final.stat().st_ino == inode
     assert list(part.parent.iterdir()) == [final]
@@ -60,7 +60,7 @@ async def test_a_part_that_is_not_what_was_proven_gets_none(part: Path, change: 
         holding.stdout.readline()
     try:
         with pytest.raises(TransferCut, match="written to after it had been verified"):
-            await publish(HOST, str(part), str(part.with_name("x.pt")), proven)
+            await name(HOST, str(part), str(part.with_name("x.pt")), proven)
         assert not part.with_name("x.pt").exists()
         assert part.exists()
     finally:
@@ -78,7 +78,7 @@ async def test_a_name_in_use_is_left_alone(part: Path, kind: str) -> None:
     else:
         final.symlink_to("nowhere")
     with pytest.raises(DestinationTaken, match="came into being meanwhile; it was left as it is"):
-        await publish(HOST, str(part), str(final), await HOST.stat(str(part)))
+        await name(HOST, str(part), str(final), await HOST.stat(str(part)))
     assert part.read_bytes() == b"weights"
     assert kind != "file" or final.read_bytes() == b"another's"
     assert kind != "folder" or list(final.iterdir()) == []
@@ -93,12 +93,12 @@ class WithoutLinks(LocalHost):
 
 async def test_where_there_are_no_hard_links_it_is_renamed(part: Path) -> None:
     final, host = part.with_name("x.pt"), WithoutLinks("lab")
-    await publish(host, str(part), str(final), await host.stat(str(part)))
+    await name(host, str(part), str(final), await host.stat(str(part)))
     assert final.read_bytes() == b"weights"
     assert list(part.parent.iterdir()) == [final]
     part.write_bytes(b"others!")
     with pytest.raises(DestinationTaken):
-        await publish(host, str(part), str(final), await host.stat(str(part)))
+        await name(host, str(part), str(final), await host.stat(str(part)))
     assert final.read_bytes() == b"weights"
 
 
