@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
@@ -76,7 +77,15 @@ async def test_status_and_complaint_are_told(host: ShellHost, inner: Counted) ->
     assert inner.started == ["sh"]
 
 
-async def test_many_stats_are_refused_as_one_is(tmp_path: Path) -> None:
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that every user may enter."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+async def test_many_stats_are_refused_as_one_is(open_folder: Path) -> None:
     class Nobody(LocalHost):
         def stream(self, argv: Sequence[str], *, stdin: bool = False) -> AbstractAsyncContextManager[Process]:
             dropped = (
@@ -84,22 +93,20 @@ async def test_many_stats_are_refused_as_one_is(tmp_path: Path) -> None:
             )
             return super().stream(dropped, stdin=stdin)
 
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
-    (tmp_path / "closed").mkdir(mode=0o000)
+    (open_folder / "closed").mkdir(mode=0o000)
     host = ShellHost(Nobody("gpu"))
     try:
-        missing = [f"{tmp_path}/{number}" for number in range(9)]
+        missing = [f"{open_folder}/{number}" for number in range(9)]
         assert await host.stat_many(missing) == [None] * 9
         for ask in (
-            lambda: host.stat_many([*missing, f"{tmp_path}/closed/x"]),
-            lambda: host.stat(f"{tmp_path}/closed/x"),
+            lambda: host.stat_many([*missing, f"{open_folder}/closed/x"]),
+            lambda: host.stat(f"{open_folder}/closed/x"),
         ):
-            with pytest.raises(PermissionRefused, match=f"gpu: {tmp_path}/closed/x may not be used by this user"):
+            with pytest.raises(PermissionRefused, match=f"gpu: {open_folder}/closed/x may not be used by this user"):
                 await ask()
     finally:
         await host.close()
-        (tmp_path / "closed").chmod(0o755)
+        (open_folder / "closed").chmod(0o755)
 
 
 async def test_a_command_finds_no_input(host: ShellHost) -> None:

@@ -70,9 +70,12 @@ async def test_a_living_claim_is_waited_for_and_a_dead_one_is_not(tmp_path: Path
     of_another(tmp_path, kernel=claims._kernel(), pid=os.getppid())
     assert not await claim.touch(), "somebody has taken it over"
     assert await claim.take() == "", "of this machine, and another process has that id now"
+    age = 2 * claims.LIVE_SECONDS
     for text in ("", "{", "[]", '{"token": 1}', "noise\nmore"):
         (tmp_path / CLAIM).write_text(text)
-        os.utime(tmp_path / CLAIM, (time.time() - 2 * claims.LIVE_SECONDS,) * 2)
+        # Each older than the one before: one that was touched since it was seen lives.
+        age += claims.LIVE_SECONDS
+        os.utime(tmp_path / CLAIM, (time.time() - age,) * 2)
         assert await claim.take() == ""
     await claim.give_back()
     assert list(tmp_path.iterdir()) == []
