@@ -90,12 +90,17 @@ async def run_to_end(
 
 
 async def together(*parts: Awaitable[None]) -> None:
-    """Await all; when one fails the others are cancelled and awaited, and the first error is raised."""
+    """Await all; when one fails the others are cancelled and awaited, and the first error is raised. Where this one is
+    cancelled that is what is raised, whatever a part makes of it."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     own = asyncio.current_task()
     asked = own.cancelling() if own is not None else 0
     try:
         await asyncio.gather(*tasks)
+    except Exception as error:
+        if own is not None and own.cancelling() > asked:
+            raise asyncio.CancelledError from error
+        raise
     finally:
         # Where this one is cancelled, `gather` has cancelled them already: once more would meet them clearing away.
         if own is None or own.cancelling() == asked:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
@@ -136,8 +135,7 @@ class RouteChooser:
         """End what is still being tried."""
         if self._trial is not None:
             self._trial.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(self._trial, return_exceptions=True)
+            await asyncio.gather(self._trial, return_exceptions=True)
 
     def _is_slower(self, rates: Rates) -> bool:
         """Whether the joined programs are known not to be worth it."""

@@ -129,6 +129,9 @@ class _Transfer:
 
     async def run(self, tries: int, pause: float) -> None:
         beating = asyncio.create_task(self._meter.beat())
+        own = asyncio.current_task()
+        assert own is not None
+        asked = own.cancelling()
         try:
             while True:
                 try:
@@ -136,6 +139,8 @@ class _Transfer:
                         await self._attempt()
                     return
                 except TransferCut as cut:
+                    if own.cancelling() > asked:  # a line that breaks because it is let go of is no cut
+                        raise asyncio.CancelledError from cut
                     self._count_chunks()
                     if self._fruitless >= tries:
                         raise TransferCut(f"{cut}; given up after {self.attempts} attempts") from cut

@@ -167,6 +167,9 @@ async def test_joined_goes_through_a_gate_and_survives_a_pulled_cable(ways: Ways
     ways.to_gate.mend()
     at = ways.part.stat().st_size // MIB * MIB
     assert 0 < at < SIZE
+    async with asyncio.timeout(60):  # until the two find each other again
+        while await unusable(source, destination):
+            await asyncio.sleep(0.1)
     await engine.carry(ways.leg(source, destination, at))
     assert not set(left) & set(_below(ways.eval, "dd"))
     assert ways.part.read_bytes() == data
@@ -201,6 +204,9 @@ async def test_direct_goes_where_the_workstation_does_not(ways: Ways) -> None:
             pass
     at = ways.part.stat().st_size // MIB * MIB
     assert 0 < at < SIZE
+    async with asyncio.timeout(60):  # until the two find each other again
+        while await unusable(source, destination):
+            await asyncio.sleep(0.1)
     await engine.carry(ways.leg(source, destination, at))
     assert ways.part.read_bytes() == data
     assert known.read_bytes() == before

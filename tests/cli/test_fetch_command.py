@@ -147,7 +147,7 @@ def test_with_json_an_interrupt_is_json_too_and_says_what_is_kept(world: Desk) -
             command.send_signal(signal.SIGINT)
             break
     lines += map(json.loads, command.stderr)
-    assert command.wait(timeout=SECONDS) == 130
+    assert command.wait(timeout=SECONDS) == 130, lines
     *_, ended, error = lines
     assert (ended["event"], ended["stopped"], ended["kept"]) == ("ended", True, 0)
     assert "nothing of it is kept" in ended["error"]

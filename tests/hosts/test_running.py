@@ -66,6 +66,22 @@ async def test_the_error_of_one_ends_the_others_also_in_a_task_that_is_being_can
     assert [part.cleared for part in parts] == [True] * 2
 
 
+async def test_a_part_that_makes_an_error_of_its_end_does_not_hide_that_all_were_cancelled() -> None:
+    async def broken() -> None:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            raise ValueError("the line broke") from None
+
+    task = asyncio.create_task(together(broken(), Part(20).work()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    task.cancel()
+    async with asyncio.timeout(10):
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 @pytest.mark.parametrize(
     ("argv", "text"),
     [

@@ -8,13 +8,14 @@ import os
 import resource
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dflash_tui.hosts.base import Host
+from dflash_tui.hosts.base import Host, HostUnreachable, Process
 from dflash_tui.hosts.container import ContainerHost
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.hosts.ssh import SshHost
@@ -348,6 +349,29 @@ async def _cancelled_at(lab: Lab, at: int) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def breaking(stream: Callable[..., AbstractAsyncContextManager[Process]]) -> Any:
+    """`Host.stream` of a host whose line breaks whenever somebody lets go of it."""
+
+    @asynccontextmanager
+    async def broken(*arguments: Any, **options: Any) -> AsyncIterator[Process]:
+        async with stream(*arguments, **options) as process:
+            try:
+                yield process
+            except asyncio.CancelledError:
+                raise HostUnreachable("broken by letting go") from None
+
+    return broken
+
+
+async def test_a_line_that_breaks_because_it_is_let_go_of_is_no_cut(lab: Lab) -> None:
+    lab.make(140 * MIB)
+
+    for host in (lab.source, lab.destination):
+        host.stream = breaking(host.stream)  # type: ignore[method-assign]
+    await _cancelled_at(lab, 70 * MIB)
+    assert "checkpoint.pt" not in lab.names()
 
 
 @pytest.mark.parametrize("phase", ["planning", "moving", "verifying", "publishing"])
