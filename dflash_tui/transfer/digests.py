@@ -89,17 +89,18 @@ done
 """
 )
 
-# A pipe has no place: what the program has read of anything is told by its kernel, which is a little more.
+# A pipe has no place: what the program has read of anything is told by its kernel, which is a little more. 4 is where
+# the script's own word goes: a `sleep` that is left behind would hold it open for a second.
 _WATCHED = (
     _PICK
     + """
 watched() {
   [ -e /dev/null ] || { sha256; exit; }
   exec 5<&0
-  sha256 <&5 5<&- & pid=$!
+  sha256 <&5 5<&- 4>&- & pid=$!
   exec 5<&-
   (
-    while sleep 1 </dev/null >/dev/null 2>&1; do
+    while sleep 1 </dev/null >/dev/null 2>&1 4>&-; do
       while read -r key count; do [ "$key" != rchar: ] || echo "at $count"; done </proc/$pid/io
     done
   ) 2>&1 & watch=$!

@@ -22,9 +22,10 @@ chunk=$1
 shift
 while [ $# -gt 0 ]; do
   if [ -e "$1" ]; then
-    size=$(stat -c %s "$1" 2>&- || stat -f %z "$1") && [ "$size" -lt "$chunk" ] && rm -f "$1" "$2"
+    have=$(stat -c %s "$1" 2>&- || stat -f %z "$1")
+    [ -n "$have" ] && [ "$have" -lt "$chunk" ] && [ "$have" != "$3" ] && rm -f "$1" "$2"
   fi
-  shift 2
+  shift 3
 done
 exit 0
 """
@@ -38,15 +39,15 @@ class Keeper:
         self._lines: defaultdict[str, list[str]] = defaultdict(list)
         self._turn = asyncio.Lock()
         self._always: list[str] = []
-        self._pieces: dict[str, str] = {}
+        self._pieces: dict[str, tuple[str, str]] = {}
 
-    def passing(self, part: str, journal: str, *, always: bool) -> None:
-        """A part that is removed, with its journal, when the transfer is given up before there is a chunk of it;
-        `always`: when anything breaks it off, however much there is."""
+    def passing(self, part: str, journal: str, size: int, *, always: bool) -> None:
+        """A part that is going to have so many bytes. It is removed, with its journal, when the transfer is given up
+        before it is whole or there is a chunk of it; `always`: when anything breaks it off, however much there is."""
         if always:
             self._always.append(part)
         else:
-            self._pieces[part] = journal
+            self._pieces[part] = (journal, str(size))
 
     def note(self, journal: str, line: str) -> None:
         """A line for a journal: written soon."""
@@ -109,7 +110,7 @@ class Keeper:
                 await remove_files(self._host, self._always)
                 if given_up:
                     for some in portions(list(self._pieces)):
-                        words = [word for part in some for word in (part, self._pieces[part])]
+                        words = [word for part in some for word in (part, *self._pieces[part])]
                         await self._host.run(["sh", "-c", _REMOVE_SHORT, "dflash", str(CHUNK), *words], check=False)
 
     async def _write(self) -> None:

@@ -31,7 +31,7 @@ class Piece:
         self.part = plan.link_path(file) if self._links else plan.part_path(file)
         self.final = plan.final_path(file)
         self._link = plan.link_path(file)
-        keeper.passing(self.part, plan.journal_path(file), always=self._links)
+        keeper.passing(self.part, plan.journal_path(file), file.size, always=self._links)
         self._journal = plan.journal_path(file)
         self._plan, self._source, self._destination, self._keeper = plan, source, destination, keeper
         self._read_once = False
@@ -41,6 +41,8 @@ class Piece:
         self.stat: Stat | None = None
         self.again = False
         """Whether bytes of it that proved to be wrong were sent again: once is enough."""
+        self.guessed = False
+        """Whether it is taken to be whole by its size alone, until the proof."""
 
     @property
     def chunks(self) -> int:
@@ -97,6 +99,8 @@ class Piece:
             whole = entries[entry].stat.size == self.file.size and entries[entry].stat.links == 1
             await self._destination.run(["mv", "-f", other, self.part] if whole else ["rm", "-f", other], check=False)
         size = await self._quiet_size() if aside or name in entries else 0
+        self.guessed = not self.seen and self.file.stands_whole(size)
+        trusted = trusted or self.guessed
         await self.back_to(continued(size, self.file.size) if trusted else 0, fresh=not trusted)
 
     async def _quiet_size(self) -> int:
@@ -146,6 +150,7 @@ class Piece:
             self._source, self._plan.source_folder, self.file.output, self._destination, self.part, start, stop, size,
             count, arrived, pace, self.known.crcs,
         )  # fmt: skip
+        self.guessed = False
         passed = await engine.carry(leg)
         if self.late is not None:
             for index, crc in passed.crcs.items():

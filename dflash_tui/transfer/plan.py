@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dflash_tui.checkpoints.segments import Output, Range
+from dflash_tui.checkpoints.segments import Late, Output, Range
 from dflash_tui.hosts.base import Host, HostError, Space, Stat
 from dflash_tui.hosts.running import together
 from dflash_tui.transfer.claim import CLAIM
@@ -43,6 +43,12 @@ class PlannedFile:
     def linkable(self) -> bool:
         """Whether it is one file of the source as it lies there: a link to it is the same."""
         return self.output.whole and len(self.sources) == 1 and self.size == next(iter(self.sources.values())).size
+
+    def stands_whole(self, size: int) -> bool:
+        """Whether a part of `size` bytes may be all of it, though no journal says so: files of one chunk have none. The
+        proof tells, and sends it again where it is not. What is made of bytes that pass needs them to pass."""
+        late = any(isinstance(segment, Late) for segment in self.output.segments)
+        return size == self.size and 0 < size <= CHUNK and not late
 
 
 @dataclass(frozen=True)
@@ -203,12 +209,15 @@ async def _with_part(
     plan: TransferPlan, file: PlannedFile, destination: Host, there: Mapping[str, Stat]
 ) -> PlannedFile:
     """With the piece that an earlier attempt at the same bytes left. What lies beyond its last whole chunk is sent
-    again; without its journal nothing of it is known to be right."""
+    again; without its journal nothing of a large one is known to be right."""
     _, part, journal = _names_of(plan, file)
     if part not in there:
         return file
-    known = journal in there and await read_journal(destination, journal, file.plan_id) is not None
-    return replace(file, part=part, resumable=continued(there[part].size, file.size) if known else 0)
+    size = there[part].size
+    known = file.stands_whole(size) or (
+        journal in there and await read_journal(destination, journal, file.plan_id) is not None
+    )
+    return replace(file, part=part, resumable=continued(size, file.size) if known else 0)
 
 
 async def kept_of(plan: TransferPlan, destination: Host) -> int:

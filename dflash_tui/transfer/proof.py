@@ -173,6 +173,9 @@ class Prover:
             if not (whole.done() and whole.exception()) and piece.seen:
                 await self._by_chunks(piece, whole)
                 return
+            if piece.guessed:
+                sentence = f"{self._destination.name}:{piece.part} lay there, and nothing can tell whether it is right"
+                raise WrongFrom(0, sentence) from None
             raise
         if here == there:
             return

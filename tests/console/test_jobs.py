@@ -103,7 +103,10 @@ async def test_stopping_a_transfer_leaves_the_evaluation_beside_it_alone(tiny: B
     await until(lambda: console.state.transfer.step == 5000 and console.state.transfer.progress is not None)
     console.begin("stop")
     await until(lambda: console.state.transfer.state != "running")
-    assert console.state.transfer.error == "stopped; nothing of it is kept, because only whole pieces of 64 MiB are"
+    assert (
+        console.state.transfer.error
+        == "stopped; nothing of it is kept, because only whole files and pieces of 64 MiB are"
+    )
     send(run_dir, signal.SIGCONT)
     await until(lambda: console.state.evaluation.state != "running")
     assert console.state.evaluation.state == "done"

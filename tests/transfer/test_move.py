@@ -326,6 +326,35 @@ async def test_a_part_whose_bytes_are_wrong_is_found_out_and_sent_again_from_the
     assert lab.names() == {"checkpoint.pt"}
 
 
+@pytest.mark.parametrize("right", [True, False])
+async def test_small_files_that_had_arrived_whole_are_not_sent_again_if_they_are_right(lab: Lab, right: bool) -> None:
+    names = [f"shard-{number}.bin" for number in range(4)]
+    data = {name: lab.make(8 * MIB + number, name) for number, name in enumerate(names)}
+    reached = asyncio.Event()
+
+    def watch(progress: TransferProgress) -> None:
+        if progress.written > 20 * MIB:
+            reached.set()
+
+    task = asyncio.create_task(lab.move(*names, emit=watch))
+    await asyncio.wait_for(reached.wait(), 60)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for part in lab.here.glob(".shard-1.bin.*.part") if not right else ():
+        with part.open("r+b") as file:
+            file.write(bytes(16))
+    whole = {len(data[name]) for name in names}
+    kept = sum(size for part in lab.here.glob(".*.part") if (size := part.stat().st_size) in whole)
+    plan = await make_plan(lab.source, lab.source_folder, names, lab.destination, str(lab.here))
+    assert plan.resumable == kept >= 16 * MIB + 1
+    moved = await move(plan, lab.source, lab.destination, lab.seen.append, pause=0.01)
+    assert {name: (lab.here / name).read_bytes() for name in names} == data
+    assert lab.names() == set(names)
+    assert moved.resumed == kept
+    assert moved.bytes == plan.total - kept + (0 if right else 8 * MIB + 1)
+
+
 async def test_a_piece_of_another_source_is_not_used_and_goes_at_the_end(lab: Lab) -> None:
     lab.make(90 * MIB)
     await _cancelled_at(lab, 70 * MIB)

@@ -111,7 +111,7 @@ async def _kept(under_way: list[TransferPlan], destination: Host) -> tuple[int, 
     except (HostError, TimeoutError):
         return 0, f"; {destination.name} does not answer how much of it is kept"
     if not kept:
-        return 0, f"; nothing of it is kept, because only whole pieces of {CHUNK >> 20} MiB are"
+        return 0, f"; nothing of it is kept, because only whole files and pieces of {CHUNK >> 20} MiB are"
     return kept, f"; {megabytes(kept)} that arrived are kept and continued next time"
 
 
