@@ -109,6 +109,13 @@ async def together(*parts: Awaitable[None]) -> None:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def goes_on() -> bool:
+    """Whether the current task was not told to end. One that goes on after the errors of a host asks it: a line that
+    breaks because it is let go of hides that it was cancelled."""
+    own = asyncio.current_task()
+    return own is not None and not own.cancelling()
+
+
 def new_mark() -> str:
     """A word that no other command carries, by which an announcement is known."""
     return secrets.token_hex(6)

@@ -23,7 +23,7 @@ from dflash_tui.hosts.base import (
     ReadShort,
 )
 from dflash_tui.hosts.running import command_failed, together
-from dflash_tui.transfer.emission import BLOCK, Skipping, emission
+from dflash_tui.transfer.emission import BLOCK, emission
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import TransferError
 from dflash_tui.transfer.portions import portions
@@ -186,7 +186,7 @@ async def chunk_digests(host: Host, path: str, size: int, tell: Tell | None = No
     return await _hashed(host, argv, b"", path, sizes, tell)
 
 
-async def source_digest(host: Host, folder: str, output: Output, by: Skipping = "dd", tell: Tell | None = None) -> str:
+async def source_digest(host: Host, folder: str, output: Output, tell: Tell | None = None) -> str:
     """The SHA-256 of an output as its source would emit it, made there. Raises as `digest` does, ReadShort where a file
     is shorter than what is read of it, and ValueError for an output whose end is not known yet (`settled`)."""
     ends: dict[str, int] = {}
@@ -200,7 +200,7 @@ async def source_digest(host: Host, folder: str, output: Output, by: Skipping = 
             raise ReadShort(f"{host.name}: {path} has {size:,} bytes, {end:,} are read of it")
         if output.whole and size == output.size:
             return await digest(host, path, size, tell)
-    program = emission(folder, clipped(output.segments, 0, output.size), by)
+    program = emission(folder, clipped(output.segments, 0, output.size))
     # Nothing that ends early counts: the word comes only when every piece was read.
     script = b"exec 4>&1\n{\n%s\necho whole >&4\n} | watched\n" % program.stdin
     argv, what = ["sh"], posixpath.join(folder, output.name)
@@ -208,9 +208,9 @@ async def source_digest(host: Host, folder: str, output: Output, by: Skipping = 
     return found
 
 
-async def range_digest(host: Host, folder: str, piece: Range, by: Skipping = "dd") -> str:
+async def range_digest(host: Host, folder: str, piece: Range) -> str:
     """The SHA-256 of a piece of a file, made by its host. Raises as `source_digest` does."""
-    return await source_digest(host, folder, Output(piece.file, (piece,)), by)
+    return await source_digest(host, folder, Output(piece.file, (piece,)))
 
 
 async def range_crc(host: Host, folder: str, piece: Range) -> int | None:

@@ -29,10 +29,10 @@ from dflash_tui.transfer.unseen import (
     SSH_FAILED,
     STALL_SECONDS,
     Busy,
-    Emissions,
     check_arrived,
     cleared,
     destination_of,
+    emission_of,
     free_part,
     last_words,
     source_of,
@@ -163,7 +163,6 @@ class DirectEngine:
 
     def __init__(self, way: DirectRoute) -> None:
         self.way = way
-        self._emissions = Emissions()
 
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`."""
@@ -178,7 +177,7 @@ class DirectEngine:
         return Passed()
 
     async def _carry(self, leg: Leg) -> None:
-        emission = await self._emissions.of(leg)
+        emission = emission_of(leg)
         for pause in _FREEING:
             carrying = _Carrying(leg, emission, self.way)
             try:

@@ -11,15 +11,21 @@ import posixpath
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal as Choice
 
 from dflash_tui.checkpoints.segments import Late, Literal, Range, joined
-from dflash_tui.hosts.base import Host
 
 BLOCK = 1 << 20
 _FLAGS = "iflag=skip_bytes,count_bytes,fullblock"
 
-Skipping = Choice["dd", "tail"]
+# "/" is there in a bare chroot, too, where /dev is not.
+_BEGIN = f"""set -e
+export LC_ALL=C
+if said=$(dd if=/ {_FLAGS} skip=0 count=0 2>&1); then
+  range() {{ dd if="$1" bs={BLOCK} {_FLAGS} skip="$2" count="$3"; }}
+else
+  range() {{ tail -c +$(($2 + 1)) -- "$1" | head -c "$3"; }}
+fi
+"""
 
 
 @dataclass(frozen=True)
@@ -30,34 +36,20 @@ class Emission:
     stdin: bytes
 
 
-async def skipping(host: Host) -> Skipping:
-    """How ranges are read on a host: asked once for a transfer."""
-    # "/" is there in a bare chroot, too, where /dev is not.
-    done = await host.run(["dd", "if=/", _FLAGS, "skip=0", "count=0"], check=False)
-    return "dd" if done.status == 0 else "tail"
-
-
-def emission(folder: str, segments: Sequence[Literal | Range], by: Skipping = "dd") -> Emission:
+def emission(folder: str, segments: Sequence[Literal | Range]) -> Emission:
     """The command that writes these segments, ranges being of files in `folder`, one after another to its stdout."""
-    lines = ["set -e", "export LC_ALL=C"]
+    lines = [_BEGIN]
     for segment in joined(segments):
         if isinstance(segment, Late):
             raise ValueError("the last piece is not known before the others have passed")
         if isinstance(segment, Literal):
             if segment.data:
-                lines.append(f"printf '{''.join(map(_escaped, segment.data))}'")
+                lines.append(f"printf '{''.join(map(_escaped, segment.data))}'\n")
         elif segment.nbytes:
-            lines.append(_read(posixpath.join(folder, segment.file), segment, by))
-    return Emission(("sh",), "\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
+            path = shlex.quote(posixpath.join(folder, segment.file))
+            lines.append(f"range {path} {segment.offset} {segment.nbytes}\n")
+    return Emission(("sh",), "".join(lines).encode("utf-8", "surrogateescape"))
 
 
 def _escaped(byte: int) -> str:
     return f"\\{byte:03o}"
-
-
-def _read(path: str, segment: Range, by: Skipping) -> str:
-    if by == "dd":
-        source = shlex.quote(f"if={path}")
-        return f"dd {source} bs={BLOCK} {_FLAGS} skip={segment.offset} count={segment.nbytes}"
-    quoted = shlex.quote(path)
-    return f"tail -c +{segment.offset + 1} -- {quoted} | head -c {segment.nbytes}"

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from dflash_tui.hosts.base import Host, HostError
+from dflash_tui.hosts.running import goes_on
 
 _LOOK, _LOOK_DEAR = 1.0, 5.0
 """Seconds between two looks."""
@@ -26,7 +27,7 @@ async def watched(
             told = nbytes
 
     async def look() -> None:
-        while True:
+        while goes_on():
             await asyncio.sleep(_LOOK_DEAR if host.dear else _LOOK)
             with contextlib.suppress(HostError):
                 size = (await host.stat(part, follow=False)).size

@@ -28,10 +28,10 @@ from dflash_tui.transfer.token import token
 from dflash_tui.transfer.unseen import (
     SSH_FAILED,
     Busy,
-    Emissions,
     check_arrived,
     cleared,
     destination_of,
+    emission_of,
     free_part,
     last_words,
     source_of,
@@ -74,14 +74,13 @@ class JoinedEngine:
 
     def __init__(self) -> None:
         self.started_seconds = 0.0
-        self._emissions = Emissions()
         self._proven: set[tuple[str, str]] = set()
 
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`. TransferError also when `ssh` can't say or reach what is meant, or would reach another
         machine than is meant."""
         began = time.monotonic()
-        emission = await self._emissions.of(leg)
+        emission = emission_of(leg)
         if (leg.source.name, leg.destination.name) not in self._proven:
             # `ssh` reads a configuration by itself: it must be led to the same files as we are.
             await together(_prove_source(leg), _prove_destination(leg))

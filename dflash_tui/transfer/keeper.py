@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from dflash_tui.hosts.base import Host, HostError
+from dflash_tui.hosts.running import goes_on
 from dflash_tui.transfer.claim import BEAT_SECONDS, Claim
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import NoSpace, TransferCut, TransferError
@@ -114,12 +115,12 @@ class Keeper:
                         await self._host.run(["sh", "-c", _REMOVE_SHORT, "dflash", str(CHUNK), *words], check=False)
 
     async def _write(self) -> None:
-        while True:
+        while goes_on():
             await asyncio.sleep(_DEAR_SECONDS if self._host.dear else _JOURNAL_SECONDS)
             await self.flush()
 
     async def _watch(self, stop: Callable[[TransferError], None]) -> None:
-        while True:
+        while goes_on():
             await asyncio.sleep(BEAT_SECONDS)
             try:
                 if not await self._claim.touch():

@@ -9,7 +9,7 @@ from dflash_tui.checkpoints.segments import Late, Range
 from dflash_tui.hosts.base import Entry, FileMissing, Host, HostError, HostUnreachable, ReadShort, Stat
 from dflash_tui.transfer.destination import is_a_folder
 from dflash_tui.transfer.digests import range_crc
-from dflash_tui.transfer.emission import emission, skipping
+from dflash_tui.transfer.emission import emission
 from dflash_tui.transfer.engine import CHUNK, Engine, Leg, Pace
 from dflash_tui.transfer.journal import Known, chunk_line, crc_line, header, read_journal, start_journal
 from dflash_tui.transfer.keeper import Keeper
@@ -172,7 +172,7 @@ class Piece:
         if known is not None:
             return known
         crc, left = 0, segment.nbytes
-        program = emission(self._plan.source_folder, [segment], await skipping(self._source))
+        program = emission(self._plan.source_folder, [segment])
         async with self._source.stream(program.argv, stdin=True) as process:
             await process.write(program.stdin)
             await process.close_stdin()

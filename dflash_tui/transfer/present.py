@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dflash_tui.checkpoints.segments import Late
+from dflash_tui.checkpoints.segments import Late, Output, Range
 from dflash_tui.hosts.base import Host, Stat
-from dflash_tui.transfer.digests import digest, source_digest
+from dflash_tui.transfer.digests import digest, range_crcs, source_digest
 from dflash_tui.transfer.errors import DestinationTaken
+from dflash_tui.transfer.in_flight import settled
 from dflash_tui.transfer.record import Identity, Recorded
 
 if TYPE_CHECKING:
@@ -40,10 +41,11 @@ async def already_there(
     recorded = records.get(file.name)
     if recorded is not None and recorded.here == Identity.of(stat) and _is_it(recorded, plan, file):
         return recorded.sha256
-    if any(isinstance(segment, Late) for segment in file.output.segments):
+    output = await _whole(plan, file, source)
+    if output is None:
         raise DestinationTaken(f"{taken} and no record says what it is; move it away or name another folder")
     here, there = await asyncio.gather(
-        digest(destination, final, file.size), source_digest(source, plan.source_folder, file.output)
+        digest(destination, final, file.size), source_digest(source, plan.source_folder, output)
     )
     if here != there:
         raise DestinationTaken(
@@ -51,6 +53,19 @@ async def already_there(
             "move it away or name another folder"
         )
     return here
+
+
+async def _whole(plan: TransferPlan, file: PlannedFile, source: Host) -> Output | None:
+    """The output with its end, which is made of CRC-32s that the source computes; None where it has no python3."""
+    segments = file.output.segments
+    if not any(isinstance(segment, Late) for segment in segments):
+        return file.output
+    unknown = {index: each for index, each in enumerate(segments) if isinstance(each, Range) and each.crc is None}
+    found = dict(zip(unknown, await range_crcs(source, plan.source_folder, list(unknown.values())), strict=True))
+    crcs = {index: crc for index, crc in found.items() if crc is not None}
+    if len(crcs) < len(unknown):
+        return None
+    return settled(file.output, crcs, f"{source.name}:{plan.source_folder}")
 
 
 def _is_it(recorded: Recorded, plan: TransferPlan, file: PlannedFile) -> bool:

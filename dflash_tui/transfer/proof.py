@@ -11,7 +11,6 @@ from dflash_tui.checkpoints.segments import Output, Range, clipped
 from dflash_tui.hosts.base import Host, ReadShort
 from dflash_tui.hosts.several import stats_of
 from dflash_tui.transfer.digests import NoHash, chunk_digests, digest, digest_many, source_digest
-from dflash_tui.transfer.emission import Skipping, skipping
 from dflash_tui.transfer.engine import CHUNK
 from dflash_tui.transfer.errors import SourceChanged, TransferCorrupt, TransferCut
 from dflash_tui.transfer.in_flight import settled
@@ -46,7 +45,6 @@ class Prover:
         self._plan, self._source, self._destination, self._meter = plan, source, destination, meter
         self._hashing: dict[str, asyncio.Future[str]] = {}
         self._checked: set[str] = set()
-        self._by: Skipping | None = None
 
     def passed_in_one(self, piece: Piece) -> None:
         """All of it passed here in one leg, which compared each CRC-32 that is stated."""
@@ -189,12 +187,12 @@ class Prover:
         if piece.file.size <= CHUNK:
             raise self._wrong(piece, 0, here, there, "the source")
         found = await chunk_digests(self._destination, piece.part, piece.file.size)
-        output, by = self._settled(piece), await self._skipping()
+        output = self._settled(piece)
         for number, sha256 in enumerate(found):
             start = number * CHUNK
             pieces = clipped(output.segments, start, min(start + CHUNK, piece.file.size))
             chunk = Output(piece.file.name, pieces)
-            expected = await source_digest(self._source, self._plan.source_folder, chunk, by)
+            expected = await source_digest(self._source, self._plan.source_folder, chunk)
             if sha256 != expected:
                 raise self._wrong(piece, number, sha256, expected, "the source")
         raise TransferCorrupt(
@@ -203,14 +201,8 @@ class Prover:
         )
 
     async def _source_digest(self, piece: Piece) -> str:
-        output, by = self._settled(piece), await self._skipping()
-        return await source_digest(self._source, self._plan.source_folder, output, by, self._meter.verify)
-
-    async def _skipping(self) -> Skipping:
-        """How ranges are read at the source: asked once."""
-        if self._by is None:
-            self._by = await skipping(self._source)
-        return self._by
+        output = self._settled(piece)
+        return await source_digest(self._source, self._plan.source_folder, output, self._meter.verify)
 
     def _settled(self, piece: Piece) -> Output:
         where = f"{self._source.name}:{self._plan.source_folder}"

@@ -13,7 +13,7 @@ from typing import TypeVar
 from dflash_tui.checkpoints.segments import Late, Range, clipped
 from dflash_tui.hosts.base import CommandFailed, Completed, FileMissing, HostUnreachable, Process, ReadShort
 from dflash_tui.hosts.running import together
-from dflash_tui.transfer.emission import Emission, Skipping, emission, skipping
+from dflash_tui.transfer.emission import Emission, emission
 from dflash_tui.transfer.engine import Leg, Passed, Route
 from dflash_tui.transfer.errors import NoSpace, SourceChanged, TransferCorrupt, TransferError
 from dflash_tui.transfer.in_flight import Done, InFlight, Wrong, built
@@ -35,18 +35,14 @@ _FREE_SECONDS = 60.0
 
 
 class RelayEngine:
-    """Carries legs by one command at the source and one at the destination. Kept for a transfer: what it has found out
-    about a source is not asked again."""
+    """Carries legs by one command at the source and one at the destination."""
 
     route: Route = "relay"
-
-    def __init__(self) -> None:
-        self._skipping: dict[str, Skipping] = {}
 
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`. A writer that a broken connection left behind is ended first."""
         for pause in _FREEING:
-            carrying = _Carrying(leg, self._skipping)
+            carrying = _Carrying(leg)
             try:
                 return await carrying.carry()
             except _Busy:
@@ -66,9 +62,8 @@ class _Busy(Exception):
 class _Carrying:
     """One attempt at a leg: three tasks (reading, hashing, writing) and what waits between them."""
 
-    def __init__(self, leg: Leg, known: dict[str, Skipping]) -> None:
-        """`known`: how ranges are read, by the names of hosts; it grows."""
-        self.leg, self._known = leg, known
+    def __init__(self, leg: Leg) -> None:
+        self.leg = leg
         self.read = self.written = 0
         segments = leg.output.segments
         self._late = segments[-1] if segments and isinstance(segments[-1], Late) else None
@@ -91,10 +86,7 @@ class _Carrying:
     async def _from_source(self) -> None:
         leg = self.leg
         if self._until > leg.start:
-            by = self._known.get(leg.source.name)
-            if by is None:
-                by = self._known[leg.source.name] = await skipping(leg.source)
-            wanted = emission(leg.folder, clipped(leg.output.segments, leg.start, self._until), by)
+            wanted = emission(leg.folder, clipped(leg.output.segments, leg.start, self._until))
             async with leg.source.stream(wanted.argv, stdin=True) as out:
                 await together(self._ask(out, wanted), self._take(out))
         self._arrived.end()

@@ -6,7 +6,7 @@ from typing import Literal
 
 from dflash_tui.checkpoints.segments import clipped
 from dflash_tui.hosts.base import Host, ReadShort
-from dflash_tui.transfer.emission import Skipping, emission, skipping
+from dflash_tui.transfer.emission import emission
 from dflash_tui.transfer.engine import Leg, Passed, Route
 from dflash_tui.transfer.errors import NoSpace, TransferError
 from dflash_tui.transfer.relaying import judge_destination
@@ -44,15 +44,11 @@ class PipeEngine:
     route: Route = "same host"
     longest = _LEG
 
-    def __init__(self) -> None:
-        self._by: Skipping | None = None
-
     async def carry(self, leg: Leg) -> Passed:
         """See `Engine.carry`."""
         host = leg.destination
-        self._by = self._by or await skipping(host)
         nbytes = leg.stop - leg.start
-        program = emission(leg.folder, clipped(leg.output.segments, leg.start, leg.stop), self._by)
+        program = emission(leg.folder, clipped(leg.output.segments, leg.start, leg.stop))
         argv = ["sh", "-c", 'sh | "$@"', "dflash", *writing(leg.part, leg.start, leg.size)]
         done = await host.run(argv, stdin=program.stdin, timeout=60 + nbytes / _SLOWEST, check=False)
         judge_destination(f"{host.name}:{leg.part}", done)

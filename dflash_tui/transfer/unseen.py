@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from dflash_tui.checkpoints.segments import Late, Literal, Range, clipped
 from dflash_tui.hosts.base import Completed, HostError, HostUnreachable, ReadShort
-from dflash_tui.transfer.emission import Emission, Skipping, emission, skipping
+from dflash_tui.transfer.emission import Emission, emission
 from dflash_tui.transfer.engine import Leg
 from dflash_tui.transfer.errors import TransferError
 from dflash_tui.transfer.in_flight import built
@@ -31,20 +31,10 @@ class Busy(Exception):
     """Another writer has the part open."""
 
 
-class Emissions:
-    """The sources' commands; kept for a transfer, because how ranges are read on a host is asked once."""
-
-    def __init__(self) -> None:
-        self._skipping: dict[str, Skipping] = {}
-
-    async def of(self, leg: Leg) -> Emission:
-        """The command that writes a leg's bytes. Raises TransferError where they hang on CRC-32s of bytes that nobody
-        sees, also when only a later leg of the same output does."""
-        pieces = clipped(_known(leg), leg.start, leg.stop)
-        by = self._skipping.get(leg.source.name)
-        if by is None:
-            by = self._skipping[leg.source.name] = await skipping(leg.source)
-        return emission(leg.folder, pieces, by)
+def emission_of(leg: Leg) -> Emission:
+    """The source's command that writes a leg's bytes. Raises TransferError where they hang on CRC-32s of bytes that
+    nobody sees, also when only a later leg of the same output does."""
+    return emission(leg.folder, clipped(_known(leg), leg.start, leg.stop))
 
 
 def _known(leg: Leg) -> tuple[Literal | Range, ...]:

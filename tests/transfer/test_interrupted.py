@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dflash_tui.checkpoints.segments import Late, Literal, Output, Range
 from dflash_tui.hosts.base import Process
 from dflash_tui.hosts.local import LocalHost
 from dflash_tui.transfer.engine import CHUNK
-from dflash_tui.transfer.errors import TransferCut, TransferError
+from dflash_tui.transfer.errors import DestinationTaken, TransferCut, TransferError
 from tests.transfer.interrupted import MIB, TWO_CHUNKS, BreakingHost, Place, place_in
 
 FEW = 400
@@ -27,14 +29,16 @@ def place(tmp_path: Path) -> Place:
     return place_in(tmp_path)
 
 
-async def broken_off(place: Place, end: str, *, at: int, done: bool = False, nbytes: int = 0) -> bool:
+async def broken_off(
+    place: Place, end: str, *outputs: Output | str, at: int, done: bool = False, nbytes: int = 0
+) -> bool:
     """Move over a line that breaks for good: whether it did at all. What only spares work may be lost."""
     inner = place.source if end == "source" else place.destination
     host = BreakingHost(inner, at=at, done=done, nbytes=nbytes)
     one = Place(place.there, place.here, place.source, place.destination)
     setattr(one, end, host)
     try:
-        await one.move(tries=1)
+        await one.move(*outputs, tries=1)
     except TransferError:
         assert host.broken, "a line that held is no reason to fail"
     return host.commands >= at
@@ -60,6 +64,42 @@ async def test_a_transfer_that_was_killed_at_any_command_is_ended_by_the_next(
         assert moved.bytes <= (0 if named else len(data) - had + CHUNK), f"{at}: more than a chunk was sent again"
         clear(place)
     pytest.fail("the transfer never came to its end")
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before it", "after it"])
+async def test_what_had_its_name_already_is_known_again_also_without_a_record(place: Place, done: bool) -> None:
+    data = place.make(5000)
+    late = Late(8, lambda crcs: b"".join(crc.to_bytes(4, "big") for crc in crcs))
+    pieces = (Literal(b"head"), Range("checkpoint.pt", 5, 1000), Range("checkpoint.pt", 2000, 500), late)
+    other = place.make(3000, "model.safetensors.index.json")
+    outputs = (
+        Output("slim.pt", pieces),
+        Output("slim.pt.slim.json", (Literal(b"{}"),)),
+        "model.safetensors.index.json",
+    )
+    crcs = b"".join(zlib.crc32(part).to_bytes(4, "big") for part in (data[5:1005], data[2000:2500]))
+    expected = {
+        "slim.pt": b"head" + data[5:1005] + data[2000:2500] + crcs,
+        "slim.pt.slim.json": b"{}",
+        "model.safetensors.index.json": other,
+    }
+    for at in range(1, FEW):
+        if not await broken_off(place, "destination", *outputs, at=at, done=done):
+            return
+        await place.move(*outputs)
+        assert {name: (place.here / name).read_bytes() for name in place.names()} == expected, at
+        clear(place)
+    pytest.fail("the transfer never came to its end")
+
+
+async def test_another_file_that_is_as_long_as_one_with_a_late_end_is_left_alone(place: Place) -> None:
+    place.make(5000)
+    late = Late(4, lambda crcs: crcs[0].to_bytes(4, "big"))
+    place.here.mkdir(parents=True)
+    (place.here / "slim.pt").write_bytes(bytes(1004))
+    with pytest.raises(DestinationTaken, match="with the same size and another SHA-256"):
+        await place.move(Output("slim.pt", (Range("checkpoint.pt", 5, 1000), late)))
+    assert (place.here / "slim.pt").read_bytes() == bytes(1004)
 
 
 def clear(place: Place) -> None:

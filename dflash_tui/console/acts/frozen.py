@@ -25,7 +25,6 @@ from dflash_tui.checkpoints.segments import Range
 from dflash_tui.checkpoints.structure import TensorInfo
 from dflash_tui.hosts.base import Host, HostError, Stat
 from dflash_tui.transfer.digests import range_crc, range_digest
-from dflash_tui.transfer.emission import skipping
 from dflash_tui.transfer.errors import TransferError
 from dflash_tui.transfer.record import Identity
 from dflash_tui.transfer.sources import same_as_read
@@ -139,7 +138,7 @@ async def _digest(memory: _Memory, placed: _Placed, kind: str) -> str:
             crc = await range_crc(placed.host, placed.folder, placed.piece)
             known = "" if crc is None else f"{crc:08x}"
         else:
-            known = await range_digest(placed.host, placed.folder, placed.piece, await skipping(placed.host))
+            known = await range_digest(placed.host, placed.folder, placed.piece)
         if known:
             path = posixpath.join(placed.folder, placed.info.file)
             await same_as_read(placed.host, path, Identity.of(placed.stat))
