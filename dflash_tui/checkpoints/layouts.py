@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from dflash_tui.checkpoints.errors import CheckpointError
 from dflash_tui.checkpoints.files import Files
@@ -39,6 +39,7 @@ _STATES = (
 )
 _MODEL_ALONE = (".safetensors", ".bin")  # these hold a model and nothing else
 _SMALL = 1 << 18
+_ABOUT = 2.0  # seconds: file systems tell times in their own steps
 _SHARD = re.compile(r"^(.+)-(\d{5})-of-(\d{5})\.(?:safetensors|bin)$")
 
 
@@ -67,18 +68,28 @@ def stated_step(files: Files) -> int | None:
     return None
 
 
-def ended(names: Sequence[str], folder: str = "") -> bool:
-    """Whether a checkpoint whose files are whole is known to have ended, for what its layout writes last is there. A
-    folder of which this is not known may get more: an optimizer beside its weights, another rank's state."""
-    here = set(names)
-    files = [name for name in here if name.lower().endswith(WEIGHT_SUFFIXES)]
-    if not folder or (len(files) == 1 and _holds_all(files[0], here)):
+def ended(times: Mapping[str, float], folder: str = "") -> bool:
+    """Whether a checkpoint whose files are whole is known to have ended, for what its layout writes last is there, and
+    is not older than its weights: it would be of a save before, which is being written over. `times` are its files',
+    POSIX seconds, by name. A folder of which this is not known may get more: an optimizer beside its weights, another
+    rank's state."""
+    files = [name for name in times if name.lower().endswith(WEIGHT_SUFFIXES)]
+    if not folder or (len(files) == 1 and _holds_all(files[0], set(times))):
         return True
-    if here & {"trainer_state.json", "metadata.json"} or ("meta.json" in here and "model/.metadata" in here):
-        return True
+    weights = [when for name, when in times.items() if holds_weights(name) or name.endswith(".distcp")]
+    newest = max(weights, default=0.0)
+    return any(times[marker] + _ABOUT >= newest for marker in _markers(set(times), files))
+
+
+def _markers(here: Set[str], files: Sequence[str]) -> Iterator[str]:
+    """The files that are there and that a layout writes last."""
+    yield from sorted(here & {"trainer_state.json", "metadata.json"})
+    if "model/.metadata" in here and "meta.json" in here:
+        yield "meta.json"
     if ".metadata" in here and not files:
-        return True
-    return any(f"{match[1]}latest" in here for name in here if (match := _ENGINE_FOLDER.match(name)))
+        yield ".metadata"
+    latest = {f"{match[1]}latest" for name in here if (match := _ENGINE_FOLDER.match(name))}
+    yield from sorted(here & latest)
 
 
 def _holds_all(name: str, names: set[str]) -> bool:

@@ -32,7 +32,7 @@ WEIGHT_SUFFIXES = (".safetensors", *TORCH_SUFFIXES)
 
 _MAX_JSON = 64 << 20
 _BESIDE = re.compile(
-    r"(^|[._/-])(optim|sched|lr_sched|rng|rank_?\d|training_args|scaler|meta_|mp_rank|data\.pt$)", re.I
+    r"(^|[._/-])(optim(?!ized)|sched(?!uled)|lr_sched|rng|rank_?\d|training_args|scaler|meta_|mp_rank|data\.pt$)", re.I
 )
 _PREFERRED = ("checkpoint.pt", "model.safetensors", "pytorch_model.bin", "training_state.pt", "model.pt")
 _MODEL_FOLDERS = ("model/consolidated/", "model/", "actor/huggingface/")  # NeMo Automodel's, verl's

@@ -30,7 +30,7 @@ class Keeping:
         self.changed: dict[str, str] = {}
         self._name = name
         self._room = MOST
-        self._costs: dict[int, int] = {}
+        self._costs: dict[int, tuple[int, int]] = {}
 
     def keep(self, value: Any) -> Any:
         """The value as data that `pickling.pickled` writes. An object that only keeps attributes is a dict of them."""
@@ -88,25 +88,34 @@ class Keeping:
         return value
 
     def _cost(self, value: Any, depth: int) -> int:
-        """Items that writing it takes, what several places share for each of them; _TOO_MUCH for what has no end."""
+        """Items that writing it takes, what several places share for each of them; _TOO_MUCH for what has no end, or
+        is too deep at that depth."""
+        return self._measured(value, depth)[0]
+
+    def _measured(self, value: Any, depth: int) -> tuple[int, int]:
+        """Its cost, and how many levels are below it."""
         if isinstance(value, Opaque):
             value = value.state
         if isinstance(value, (str, bytes)):
-            return 1 + len(value) // _SIGNS
+            return 1 + len(value) // _SIGNS, 0
         if not isinstance(value, (dict, list, tuple)):
-            return 1
+            return 1, 0
         known = self._costs.get(id(value))
         if known is not None:
-            return known
+            cost, levels = known
+            return (cost if depth + levels <= _DEPTH else _TOO_MUCH), levels
         if depth > _DEPTH:
-            return _TOO_MUCH
-        self._costs[id(value)] = _TOO_MUCH  # of what holds itself
-        total = 1
+            return _TOO_MUCH, 0
+        self._costs[id(value)] = (_TOO_MUCH, 0)  # of what holds itself
+        total, levels = 1, 0
         for part in _parts(value):
-            total += self._cost(part, depth + 1)
+            cost, below = self._measured(part, depth + 1)
+            total += cost
+            if isinstance(part, (dict, list, tuple, Opaque)):
+                levels = max(levels, below + 1)
             if total > MOST:
                 break
-        self._costs[id(value)] = min(total, _TOO_MUCH)
+        self._costs[id(value)] = (min(total, _TOO_MUCH), levels)
         return self._costs[id(value)]
 
 

@@ -43,7 +43,9 @@ def torch_output(
     stored.sort(key=lambda item: _place(order, item))
     described: dict[int, Tensor] = {}
     records: list[Record] = []
-    folder = posixpath.basename(name).partition(".")[0] or "archive"
+    folder = posixpath.basename(name).partition(".")[0]
+    if not folder or any("\udc80" <= sign <= "\udcff" for sign in folder):  # a zip's names are UTF-8
+        folder = "archive"
     for number, (storage, members) in enumerate(stored):
         records.append(Record(f"{folder}/data/{number}", extents=storage.extents))
         for info in members:

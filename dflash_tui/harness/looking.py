@@ -65,8 +65,9 @@ def recorded(path: str) -> Dict[str, Dict[str, Any]]:
     try:
         with open(path, "rb") as stream:
             files = json.load(stream)["files"]
-        return {name: entry for name, entry in files.items() if _plain(name) and "here" in entry}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        told = {name: entry for name, entry in files.items() if isinstance(entry, dict) and "here" in entry}
+        return {name: entry for name, entry in told.items() if _plain(name)}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
 
 
@@ -75,10 +76,15 @@ def same(found: os.stat_result, here: Any) -> bool:
     return (
         isinstance(here, dict)
         and found.st_size == here.get("size")
-        and isinstance(here.get("mtime"), (int, float))
+        and is_time(here.get("mtime"))
         and int(found.st_mtime) == int(here["mtime"])
         and here.get("inode") in (0, found.st_ino)
     )
+
+
+def is_time(told: Any) -> bool:
+    """Whether it is a time, in POSIX seconds; JSON knows infinities."""
+    return isinstance(told, (int, float)) and abs(told) < 1e15
 
 
 def locked(path: str) -> bool:

@@ -30,6 +30,7 @@ from dflash_tui.harness.looking import (
     commands,
     entries,
     identity,
+    is_time,
     linked,
     locked,
     open_files,
@@ -104,6 +105,12 @@ class Pruning:
 
     def look(self) -> None:
         """Everything in the training's folder, the oldest first."""
+        real = os.path.realpath(self.folder)
+        expected = os.path.join(os.path.realpath(self.root), os.path.relpath(self.folder, self.root))
+        if real != expected:
+            return self._keep(
+                self.folder, f"leads by a link to {real}, which no root of ours holds: remove by hand there"
+            )
         saved: List[Saved] = []
         for name, path, found in list(entries(self.folder)):
             if not stat.S_ISDIR(found.st_mode):
@@ -190,11 +197,13 @@ class Pruning:
 
     def _uses(self, item: Saved) -> List[str]:
         """Who refers to it by another way than its files."""
+        real = os.path.realpath(item.path)
         reasons = [hold["why"] for hold in self.protected if _refers(hold, item)]
         for run, host, source in self.working:
-            if any(_is_at(source, path) and host == at for at, path in item.origins):
+            if _is_at(real, os.path.realpath(source)) or any(
+                _is_at(source, path) and host == at for at, path in item.origins
+            ):
                 reasons.append(f"{run} works with it")
-        real = os.path.realpath(item.path)
         if any(path in command for command in self.commands for path in (f"{item.path}/", f"{real}/")):
             reasons.append("a process works with it")
         return reasons
@@ -297,7 +306,7 @@ def _when(entry: Dict[str, Any]) -> Optional[float]:
     """When the training saved a file; None of one that has no source."""
     found = entry.get("source")
     mtime = found.get("mtime") if isinstance(found, dict) else None
-    return float(mtime) if isinstance(mtime, (int, float)) and mtime > 0 else None
+    return float(mtime) if isinstance(mtime, (int, float)) and is_time(mtime) and mtime > 0 else None
 
 
 def _refers(hold: Dict[str, str], item: Saved) -> bool:
@@ -309,8 +318,10 @@ def _refers(hold: Dict[str, str], item: Saved) -> bool:
 
 def _is_at(above: str, path: str) -> bool:
     """Whether a path is another one or below it."""
-    above = above.rstrip("/")
-    return bool(above) and (path == above or path.startswith(f"{above}/"))
+    if not above.strip("/"):
+        return False
+    above, path = os.path.normpath(above), os.path.normpath(path)
+    return path == above or path.startswith(f"{above}/")
 
 
 def _working(runs: str, now: float) -> List[Tuple[str, str, str]]:

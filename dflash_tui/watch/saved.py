@@ -287,7 +287,7 @@ class CheckpointLister:
             said = item.link_mtime + APART >= seen.newest
             pointer = f"{item.link} leads to it" if said else f"{item.link} is older than they are"
         own = posixpath.basename(item.folder) if item.path == item.folder else ""
-        answer = settled(judged, seen, said, pointer, ended=ended([name for name, _ in seen.files], own))
+        answer = settled(judged, seen, said, pointer, ended=ended({name: stat.mtime for name, stat in seen.files}, own))
         if judged.completeness in ("complete", "unknown") and answer.completeness != "complete":
             self._undecided[item.path] = seen.decides_at()
         return answer

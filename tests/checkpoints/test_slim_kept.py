@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import enum
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,3 +216,25 @@ def test_words_never_take_the_place_of_the_weights(tmp_path: Path) -> None:
     full = read_structure(LocalFiles(tmp_path))
     assert full.step == 4000
     assert words_beside(full, ["drafter.safetensors"]) == []
+
+
+def test_what_is_shared_and_too_deep_is_left_as_what_is_too_deep_by_itself(tmp_path: Path) -> None:
+    level: Any = [1]
+    history = []
+    for _ in range(25):
+        for _ in range(30):
+            level = [level]
+        history.append(level)
+    made, copy = made_of(tmp_path, {"model": body(), "history": history, "optimizer": torch.ones(BULK)})
+    assert "history" in [item.name for item in made.left]
+    assert copy.keys() == {"model"}
+
+
+def test_a_file_whose_name_is_no_text_can_be_made_slim_too(tmp_path: Path) -> None:
+    name = os.fsdecode(b"m\xff.pt")
+    torch.save({"model": body(), "optimizer": torch.ones(BULK)}, tmp_path / name)
+    files = LocalFiles(tmp_path, [name])
+    made = slim(files, read_anatomy(files), frozenset())
+    assert made.output.name == name
+    (tmp_path / "slim.pt").write_bytes(composed(files, made.output))
+    assert torch.load(tmp_path / "slim.pt", weights_only=True)["model"].keys() == body().keys()

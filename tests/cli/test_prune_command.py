@@ -244,6 +244,16 @@ def test_what_a_pin_is_of_stays(shelf: Shelf, quick: Any, apart: Path) -> None:
     answer = world.json(*command, "--yes", state=apart)
     assert goes(answer) == []
     assert stays(answer)["step_4000"] == "pin kept is of it"
+    # The fetched copy itself may be what was evaluated.
+    record["files"]["checkpoint.pt"]["path"] = "/elsewhere/checkpoint.pt"
+    (path.parent / ".transfer.json").write_text(json.dumps(record))
+    assert goes(world.json(*command, state=apart)) == ["step_4000"]
+    manifest = apart / "runs" / quick["result"]["run_id"] / "manifest.json"
+    told = json.loads(manifest.read_text())
+    told["checkpoint"] |= {"host": "ct129", "path": os.fspath(path)}
+    manifest.write_text(json.dumps(told))
+    assert world.run("pin", quick["result"]["run_id"], "--as", "copy", state=apart).code == 0
+    assert stays(world.json(*command, state=apart))["step_4000"] == "pin copy is of it"
 
 
 def test_what_a_transfer_writes_stays(shelf: Shelf) -> None:
@@ -447,3 +457,51 @@ def test_checkpoints_tells_age_weights_and_hash(world: Desk) -> None:
     assert "step" in shown.splitlines()[1]
     assert "content" in shown.splitlines()[1]
     assert "weights " in text
+
+
+@pytest.mark.parametrize("link", ["training", "checkpoints"])
+def test_what_lies_elsewhere_behind_a_link_is_not_ours_to_remove(shelf: Shelf, tmp_path: Path, link: str) -> None:
+    for step in (1000, 2000):
+        shelf.fetched(f"step_{step}", 9)
+    root = shelf.folder.parent.parent
+    if link == "training":
+        shelf.folder.rename(tmp_path / "elsewhere")
+        shelf.folder.symlink_to(tmp_path / "elsewhere")
+        config = shelf.config
+    else:
+        root = tmp_path / "root"
+        root.mkdir()
+        (root / "checkpoints").symlink_to(shelf.folder.parent)
+        config = shelf.world.other_config(
+            "linked.toml",
+            training={"name": shelf.name},
+            evaluation={"python": os.fspath(shelf.python), "root": os.fspath(root)},
+            baseline={},
+        )
+    answer = shelf.world.json("--config", config, "prune", "--keep", "1", "--yes")
+    assert answer["found"] == []
+    (kept,) = answer["kept"]
+    assert kept["path"] == os.fspath(root / "checkpoints" / shelf.name)
+    assert kept["reason"].startswith("leads by a link to ")
+    assert len(list(shelf.folder.glob("*/checkpoint.pt"))) == 2
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [["here"], {"here": {"size": 5000, "mtime": float("inf"), "inode": 0}}, {"here": {"mtime": float("nan")}}, 3],
+    ids=["list", "infinite", "no number", "number"],
+)
+def test_a_damaged_record_holds_its_own_folder_alone(shelf: Shelf, entry: Any) -> None:
+    for step, days in ((1000, 9), (2000, 8), (3000, 7)):
+        shelf.fetched(f"step_{step}", days)
+    record = shelf.folder / "step_1000" / ".transfer.json"
+    record.write_text(json.dumps({"version": 1, "files": {"checkpoint.pt": entry}}))
+    answer = shelf.prune("--keep", "1")
+    assert goes(answer) == ["step_2000"]
+    assert set(stays(answer)) == {"step_1000", "step_3000"}
+
+
+def test_a_record_that_nests_without_end_holds_its_own_folder_alone(shelf: Shelf) -> None:
+    shelf.fetched("step_1000", 9)
+    (shelf.folder / "step_1000" / ".transfer.json").write_text("[" * 100_000)
+    assert stays(shelf.prune("--keep", "1"))["step_1000"]

@@ -9,9 +9,11 @@ import shutil
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save
 
 from dflash_tui.hosts.base import Stat
 from dflash_tui.hosts.local import LocalHost
@@ -23,6 +25,7 @@ from tests.cases import known
 
 CLOCK = HostClock(known=True)
 WHOLE = known("cases/checkpoints/raw-step/step_4000/checkpoint.pt")
+HUGGING = save({"norm.weight": np.ones(8, np.float32)})
 STRANGE = b"a format that nobody knows, " * 100
 
 
@@ -70,6 +73,21 @@ async def test_a_young_one_is_saving_until_it_is_quiet(tmp_path: Path) -> None:
         host.now += seconds
         (found,) = await looker.look(CLOCK)
         assert found.completeness == state, seconds
+
+
+async def test_a_save_over_an_older_one_is_not_ended_by_that_ones_last_file(tmp_path: Path) -> None:
+    host = Host()
+    folder = tmp_path / "checkpoint-100"
+    folder.mkdir()
+    looker = lister(tmp_path, host)
+    for name, data, age in (("model.safetensors", HUGGING, 1), ("trainer_state.json", b'{"global_step": 100}', 3600)):
+        (folder / name).write_bytes(data)
+        os.utime(folder / name, (host.now - age, host.now - age))
+    (over,) = await looker.look(CLOCK)
+    assert (over.completeness, "more may come" in over.reason) == ("saving", True)
+    os.utime(folder / "trainer_state.json", (host.now, host.now))
+    (again,) = await looker.look(CLOCK)
+    assert again.completeness == "complete"
 
 
 async def test_each_change_begins_the_wait_anew(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def _protected(console: Console) -> Iterator[Protected]:
         if (pins.folder / pin.sha256 / "manifest.json").exists():
             of = read_manifest(pins.folder / pin.sha256).checkpoint
             yield Protected(why, host=of.host, source=of.path)
+            if of.host == here:  # it may be the fetched copy itself that was evaluated
+                yield Protected(why, path=of.path)
         elif evaluation.checkpoint_path:
             yield Protected(why, path=evaluation.checkpoint_path)
     for baseline in console.config.baselines:
