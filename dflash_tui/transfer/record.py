@@ -52,6 +52,9 @@ async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
     path = posixpath.join(folder, NAME)
     try:
         found = await host.stat(path, follow=False)
+    except (FileMissing, PermissionRefused):  # who may not enter the folder is refused by it
+        return {}
+    try:
         if found.kind != "file":
             raise _unusable(host, path, f"is {_KINDS[found.kind]}")
         if found.size > _LARGEST:
@@ -65,7 +68,7 @@ async def read_records(host: Host, folder: str) -> dict[str, Recorded]:
         said = json.loads(data)
         files = said["files"] if said["version"] == _VERSION else {}
         return {name: _recorded(entry) for name, entry in files.items()}
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return {}
 
 

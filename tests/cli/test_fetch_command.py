@@ -134,11 +134,7 @@ def test_with_json_a_failure_is_json_too_with_its_end(world: Desk) -> None:
 
 def test_with_json_an_interrupt_is_json_too_and_says_what_is_kept(world: Desk) -> None:
     config = training(world, "interrupted")
-    argv = world.command("--config", config, "fetch", "--full", "--limit", "100 kB/s", "--json")
-    command = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=world.home,
-        env=world.environment(),
-    )  # fmt: skip
+    command = world.begin("--config", config, "fetch", "--full", "--limit", "100 kB/s", "--json")
     assert command.stderr is not None
     lines = []
     for text in command.stderr:

@@ -51,7 +51,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path)
     asked = parser.parse_args()
     # A SIGTERM clears away like Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     met = True
     for part in asked.only or PARTS:
         for section in measure(part, int(asked.size * _GIB), asked.rounds, asked.folder):
