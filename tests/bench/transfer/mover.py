@@ -62,7 +62,8 @@ async def carry_out(task: Task) -> tuple[int, dict[str, float]]:
     far = SshHost(DESTINATION, SshAddress(DESTINATION, config=(task.config,)))
     destination: Host = LocalHost("here") if task.here else far
     try:
-        output = await _output(task, source)
+        # As in a plan, both ends are reached at once.
+        output, _ = await asyncio.gather(_output(task, source), destination.run(["true"]))
         if task.how == "carry":
             await _carry(task, source, output, destination)
         else:
